@@ -1,0 +1,251 @@
+"""The laws: each compares what a contract promises with what was observed, on one case.
+
+A check never passes for want of evidence: a `Finding` says how much was really compared, and where
+that is nothing, why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from conformance.case import Case
+from conformance.lowerings import Reading
+from conformance.meshes import partition_spec
+from conformance.notation import ArraySpec
+from conformance.reference import Expected
+from conformance.traffic import Flow
+
+if TYPE_CHECKING:
+    import jax
+
+LAWS: Mapping[str, str] = {
+    "runs": "the candidate traces, compiles and returns",
+    "values": "structure, shape, dtype and every element equal the reference's",
+    "out_sharding": "every output lies on the devices where its spec says",
+    "replicas": "all copies of replicated data are bit-equal",
+    "collectives": "kind, axes, dtype and bytes of all that is sent are the contract's",
+}
+"""Every check and its law, in the order of reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check says of one case.
+
+    `compared` counts what was compared; `numbers` says by which means arrays were; `lowered`
+    names the lowerings that were needed; `reason` says why nothing was compared.
+    """
+
+    compared: int
+    problems: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    lowered: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def check_values(
+    specs: Sequence[ArraySpec], expected: Sequence[Expected], returned: Any
+) -> Finding:
+    """Structure, shape, dtype and elements: equal where proven exact, else within the bound."""
+    outputs = as_outputs(specs, returned)
+    if isinstance(outputs, str):
+        return Finding(1, (outputs,))
+    problems: list[str] = []
+    numbers: dict[str, int] = {}
+    for spec, want, output in zip(specs, expected, outputs, strict=True):
+        if output.shape != want.value.shape or output.dtype != want.dtype:
+            problems.append(
+                f"{spec.name} is {output.dtype}{list(output.shape)}, "
+                f"expected {want.dtype}{list(want.value.shape)}"
+            )
+            continue
+        if want.kink:
+            numbers["at a kink"] = numbers.get("at a kink", 0) + 1
+            continue
+        how = "exact" if want.exact else "bounded" if want.bound is not None else "unproven"
+        numbers[how] = numbers.get(how, 0) + 1
+        got = np.asarray(output).astype(want.value.dtype)
+        wrong = ~_agree(got, want)
+        if wrong.any():
+            problems.append(_mismatch(spec.name, got, want, wrong, how))
+    compared = len(problems) + sum(n for how, n in numbers.items() if how != "at a kink")
+    reason = "" if compared else "every output was at a kink"
+    return Finding(compared, tuple(problems), numbers, reason)
+
+
+def check_out_sharding(
+    specs: Sequence[ArraySpec], case: Case, mesh: jax.sharding.Mesh, returned: Any
+) -> Finding:
+    """Each sharding is equivalent to its spec, and each shard has the device and index it gives."""
+    import jax
+
+    outputs = as_outputs(specs, returned)
+    if isinstance(outputs, str):
+        return Finding(0, reason="the outputs have another structure")
+    problems = []
+    compared = 0
+    for spec, output in zip(specs, outputs, strict=True):
+        if output.shape != spec.shape(case.sizes):
+            continue
+        compared += 1
+        want = jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings))
+        if not output.sharding.is_equivalent_to(want, output.ndim):
+            problems.append(
+                f"expected {spec}, {_shown(want)}; observed {_shown(output.sharding)}, "
+                f"{_blocks(output)} different blocks of shape "
+                f"{list(output.addressable_shards[0].data.shape)}"
+            )
+            continue
+        indices = want.addressable_devices_indices_map(output.shape)
+        for shard in output.addressable_shards:
+            if _bounds(shard.index, output.shape) != _bounds(
+                indices[shard.device] or (), output.shape
+            ):
+                problems.append(
+                    f"{spec}: {shard.device} holds {shard.index}, expected {indices[shard.device]}"
+                )
+                break
+    return Finding(
+        compared, tuple(problems), reason="" if compared else "the outputs have another shape"
+    )
+
+
+def check_replicas(specs: Sequence[ArraySpec], returned: Any) -> Finding:
+    """Every copy of a block is bit-equal to the first one."""
+    outputs = as_outputs(specs, returned)
+    if isinstance(outputs, str):
+        return Finding(0, reason="the outputs have another structure")
+    problems = []
+    compared = 0
+    for spec, output in zip(specs, outputs, strict=True):
+        first: dict[tuple[tuple[int, int], ...], tuple[Any, bytes]] = {}
+        for shard in output.addressable_shards:
+            where = _bounds(shard.index, output.shape)
+            data = np.asarray(shard.data)
+            if where not in first:
+                first[where] = shard, data.tobytes()
+                continue
+            compared += 1
+            other, copy = first[where]
+            if data.tobytes() != copy:
+                differ = int(np.sum(data != np.asarray(other.data)))
+                problems.append(
+                    f"{spec.name}{_index_text(where)} differs between its copies on "
+                    f"{other.device} and {shard.device}, in {differ} of {data.size} elements"
+                )
+                break
+    return Finding(compared, tuple(problems), reason="" if compared else "nothing is replicated")
+
+
+def check_collectives(expected: Sequence[Flow], reading: Reading) -> Finding:
+    """All bytes sent, by kind, axes, dtype and reducer or shift, are those of the contract.
+
+    Compares something even where nothing is sent: the reader vouches for the whole program.
+    """
+    if reading.unknown:
+        return Finding(1, reading.unknown)
+    want, got = totals(expected), totals(entry.flow for entry in reading.entries)
+    missing = [flow for flow in want if flow not in got]
+    surplus = [flow for flow in got if flow not in want]
+    if not missing and not surplus:
+        return Finding(1, lowered=reading.lowerings)
+    shown = []
+    for flow in surplus:
+        sources = {e.source for e in reading.entries if e.flow.key == flow.key and e.source}
+        shown.append(f"{flow} ({', '.join(sorted(sources))})" if sources else str(flow))
+    return Finding(
+        1,
+        (
+            f"expected {'; '.join(map(str, missing)) or 'nothing else'}; "
+            f"observed {'; '.join(shown) or 'nothing'}",
+        ),
+    )
+
+
+def as_outputs(specs: Sequence[ArraySpec], returned: Any) -> tuple[jax.Array, ...] | str:
+    """The returned arrays, or what is wrong with the structure that was returned."""
+    import jax
+
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    wanted = f"expected {len(specs)} arrays" if len(specs) > 1 else "expected one array"
+    if not all(isinstance(output, jax.Array) for output in outputs):
+        return f"{wanted}; returned {jax.tree.structure(returned)}"
+    if len(outputs) != len(specs) or isinstance(returned, tuple) != (len(specs) > 1):
+        return f"{wanted}; returned a tuple of {len(outputs)}" if isinstance(
+            returned, tuple
+        ) else f"{wanted}; returned one"
+    return outputs
+
+
+def _agree(got: np.ndarray[Any, Any], want: Expected) -> np.ndarray[Any, Any]:
+    """Elementwise: equal (plus and minus zero alike, NaN to NaN), or within the bound."""
+    same = (got == want.value) | ((got != got) & (want.value != want.value))
+    if want.exact or want.value.dtype.kind != "f":
+        return same
+    bound = want.bound if want.bound is not None else _half_the_digits(want)
+    with np.errstate(invalid="ignore"):
+        return same | (np.abs(got - want.value) <= bound)
+
+
+def _half_the_digits(want: Expected) -> np.ndarray[Any, Any]:
+    """Where there is no proof: half the digits of the dtype, of the largest magnitude."""
+    import jax.numpy as jnp
+
+    largest = np.max(np.abs(want.value), initial=0.0, where=np.isfinite(want.value))
+    return np.full(want.value.shape, largest * float(jnp.finfo(want.dtype).eps) ** 0.5)
+
+
+def _mismatch(
+    name: str,
+    got: np.ndarray[Any, Any],
+    want: Expected,
+    wrong: np.ndarray[Any, Any],
+    how: str,
+) -> str:
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    text = (
+        f"{name}{list(at)} is {got[at]}, expected {want.value[at]} ({how}); "
+        f"{int(wrong.sum())} of {wrong.size} elements differ"
+    )
+    if want.value.dtype.kind == "f" and (ratio := _ratio(got, want.value)) is not None:
+        text += f", all by the factor {ratio}"
+    return text
+
+
+def _ratio(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> str | None:
+    """The one factor between observed and expected, where there is one and it is simple."""
+    nonzero = want != 0
+    if np.any(got[~nonzero] != 0) or nonzero.sum() < 2 or not np.all(np.isfinite(got)):
+        return None
+    ratios = got[nonzero] / want[nonzero]
+    simple = Fraction(float(np.median(ratios))).limit_denominator(144)
+    if simple == 0 or np.any(np.abs(ratios - float(simple)) > 1e-3 * abs(float(simple))):
+        return None
+    return str(simple)
+
+
+def _bounds(index: Sequence[slice], shape: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (part.indices(size)[0], part.indices(size)[1])
+        for part, size in zip(index, shape, strict=True)
+    )
+
+
+def _index_text(bounds: Sequence[tuple[int, int]]) -> str:
+    return f"[{', '.join(f'{low}:{high}' for low, high in bounds)}]"
+
+
+def _blocks(output: jax.Array) -> int:
+    return len({_bounds(shard.index, output.shape) for shard in output.addressable_shards})
+
+
+def _shown(sharding: jax.sharding.Sharding) -> str:
+    spec = getattr(sharding, "spec", None)
+    if spec is None:
+        return str(sharding)
+    return f"P({', '.join(map(repr, spec))})"

@@ -1,0 +1,221 @@
+"""The command line: list, run, explain, replay, doctor. Exit codes are pytest's."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from conformance.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from conformance.case import Case
+    from conformance.candidate import Candidate
+    from conformance.verdict import Verdict
+
+
+class Exit(enum.IntEnum):
+    """What the process returns, as pytest does."""
+
+    OK = 0
+    FAILED = 1
+    INTERRUPTED = 2
+    INTERNAL = 3
+    USAGE = 4
+    NOTHING_RAN = 5
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    parsed = _parser().parse_args(arguments)
+    # Any other platform would start beside the CPU, and may be slow, taken, or noisy.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    try:
+        code: Exit = parsed.command(parsed)
+    except UsageError as error:
+        print(f"conformance: {error}", file=sys.stderr)
+        return Exit.USAGE
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return code
+
+
+def _list(parsed: argparse.Namespace) -> Exit:
+    from conformance.candidate import strategies
+
+    console = _console()
+    for candidate in strategies():
+        contract = candidate.contract
+        console.print(f"[bold]{candidate.name}[/]  ({', '.join(contract.axis_types)} axes)")
+        for line in (contract.signature, *contract.collectives):
+            console.print(f"    {line}", markup=False)
+        if not contract.collectives:
+            console.print("    no collective")
+    return Exit.OK
+
+
+def _run(parsed: argparse.Namespace) -> Exit:
+    from conformance.candidate import load, strategies
+    from conformance.engine import verify
+    from conformance.report.terminal import print_verdicts
+
+    if parsed.like and not parsed.names:
+        raise UsageError("--like: name the function that should behave like it")
+    names: list[str] = parsed.names
+    candidates = [load(name, parsed.like) for name in names] or list(strategies())
+    console = _console()
+    verdicts: list[Verdict] = []
+    with _progress() as progress:
+        for index, candidate in enumerate(candidates, 1):
+
+            def show(case: Case, number: int = index, name: str = candidate.name) -> None:
+                progress.update(f"{number}/{len(candidates)} {name}  {case}")
+
+            verdicts.append(
+                verify(
+                    candidate,
+                    backend=parsed.backend,
+                    profile=parsed.profile,
+                    seed=parsed.seed,
+                    progress=show,
+                )
+            )
+    print_verdicts(verdicts, console)
+    return _exit(verdicts)
+
+
+def _explain(parsed: argparse.Namespace) -> Exit:
+    from conformance.candidate import load
+    from conformance.case import Case, parse_dims, parse_mesh
+    from conformance.explain import explain
+
+    candidate = load(parsed.name, parsed.like)
+    contract = candidate.contract
+    case = Case(
+        parse_mesh(parsed.mesh),
+        parse_dims(parsed.dims),
+        dtype=parsed.dtype or contract.dtypes[0],
+        axis_types=parsed.axis_types or contract.axis_types[0],
+    )
+    for line in explain(candidate, case, parsed.backend, hlo=parsed.hlo):
+        print(line)
+    return Exit.OK
+
+
+def _replay(parsed: argparse.Namespace) -> Exit:
+    from conformance.candidate import load
+    from conformance.case import parse_case
+    from conformance.engine import verify
+    from conformance.report.terminal import print_verdicts
+
+    name, at, case = parsed.id.rpartition("@")
+    if not at:
+        raise UsageError(f"replay: expected NAME@CASE; given {parsed.id!r}")
+    name, _, like = name.partition("~")
+    candidate = load(name, like or None)
+    verdict = verify(candidate, cases=[parse_case(case)], backend=parsed.backend)
+    print_verdicts([verdict], _console())
+    return _exit([verdict])
+
+
+def _doctor(parsed: argparse.Namespace) -> Exit:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from conformance.backends import get_backend
+
+    print(f"python       {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores")
+    for package in ("jax", "jaxlib", "libtpu", "numpy", "hypothesis", "pytest"):
+        try:
+            print(f"{package:<12} {version(package)}")
+        except PackageNotFoundError:
+            print(f"{package:<12} not installed")
+    backend = get_backend("cpu")
+    print(f"backend cpu  {len(backend.devices)} simulated devices")
+    return Exit.OK
+
+
+def _exit(verdicts: Sequence[Verdict]) -> Exit:
+    words = {verdict.word for verdict in verdicts}
+    if "failed" in words:
+        return Exit.FAILED
+    return Exit.NOTHING_RAN if words <= {"not run"} else Exit.OK
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A pipe has no width of its own; a table that is folded there is of no use.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    return Console(width=width, highlight=False)
+
+
+class _progress:
+    """One line on standard error that says what is being observed; silent where nobody looks."""
+
+    def __enter__(self) -> _progress:
+        from rich.console import Console
+
+        self._status = Console(stderr=True, highlight=False).status("starting JAX")
+        self._status.start()
+        return self
+
+    def update(self, text: str) -> None:
+        from rich.markup import escape
+
+        self._status.update(escape(text))
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with pytest's exit code for wrong usage: its own 2 would say "interrupted"."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.USAGE, f"{self.prog}: {message}\n")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="conformance", description="Conformance of sharded JAX programs.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB", parser_class=_Parser)
+
+    listing = verbs.add_parser("list", help="strategies, their signatures and collectives")
+    listing.set_defaults(command=_list)
+
+    run = verbs.add_parser("run", help="verify strategies, or functions of your own")
+    run.add_argument("names", nargs="*", metavar="NAME", help=_NAME_HELP + "; all strategies")
+    run.add_argument("--profile", choices=("smoke", "default", "nightly"), default="default")
+    run.add_argument("--seed", type=int, default=0, help="of the cases that are drawn")
+    run.set_defaults(command=_run)
+
+    explain = verbs.add_parser("explain", help="what one case of a strategy holds and sends")
+    explain.add_argument("name", metavar="NAME", help=_NAME_HELP)
+    explain.add_argument("--mesh", required=True, metavar="X=2,Y=4", help="mesh axes and sizes")
+    explain.add_argument("--dims", default="", metavar="B=8,D=6", help="sizes of dimensions")
+    explain.add_argument("--dtype", help="such as f32 or bf16; else the contract's first")
+    explain.add_argument("--axis-types", help="auto or explicit; else the contract's first")
+    explain.add_argument("--hlo", action="store_true", help="print the compiled program too")
+    explain.set_defaults(command=_explain)
+
+    replay = verbs.add_parser("replay", help="one failing case again")
+    replay.add_argument("id", metavar="NAME@CASE", help="as a failure prints it")
+    replay.set_defaults(command=_replay)
+
+    doctor = verbs.add_parser("doctor", help="versions, backends here, device counts")
+    doctor.set_defaults(command=_doctor)
+
+    for verb in (run, explain):
+        verb.add_argument("--like", metavar="STRATEGY", help="hold NAME to this one's contract")
+    for verb in (run, explain, replay):
+        verb.add_argument("--backend", default="cpu", help="cpu")
+    return parser
+
+
+_NAME_HELP = "a strategy, or package.module:function"

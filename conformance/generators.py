@@ -1,0 +1,138 @@
+"""Cases for a contract: two fixed ones that see most, then any number drawn by Hypothesis.
+
+A mesh of one axis, an axis of size 1 or 2, equal sizes and round sizes each hide a kind of fault;
+what is drawn here avoids or varies each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+from hypothesis import strategies as st
+
+from conformance.case import Axis, Case
+from conformance.contracts import AxisTypes, Contract
+
+_EXTRA = "extra"
+_MULTIPLES = (1, 2, 3, 5, 4, 7)
+
+
+def fixed_cases(
+    contract: Contract, axis_types: AxisTypes, devices: int, renames: bool
+) -> tuple[Case, ...]:
+    """The two cases that every profile opens with, on at most `devices` devices.
+
+    The first has a mesh of 2 x 3 and odd blocks; the second 4 x 2, devices shuffled and, where
+    the candidate can take it, axes renamed.
+    """
+    settings = ((2, 3, 2), (1, 3, 5, 7, 9, 11), 0), ((4, 2, 1), (2, 3, 1, 5, 4, 7), 1)
+    opening = []
+    for index, (shape, multiples, other) in enumerate(settings):
+        mesh, free = [], devices
+        for position, axis in enumerate(contract.axes):
+            size = min(shape[position] if position < len(shape) else 1, free)
+            free //= size
+            mesh.append(Axis(axis, (size,)))
+        opening.append(
+            Case(
+                tuple(mesh),
+                _sized(contract, mesh, multiples),
+                dtype=contract.dtypes[index % len(contract.dtypes)],
+                axis_types=axis_types,
+                order=7 * other,
+                names=other if renames else 0,
+            )
+        )
+    return tuple(opening)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn, contract: Contract, axis_types: AxisTypes, devices: int, renames: bool
+) -> Case:
+    """Any case that the contract admits, on at most `devices` devices.
+
+    Each axis is an integer of its own, with 2 simpler than 1, so that a failing case shrinks to
+    the smallest mesh; two thirds of the meshes have no axis of size 1.
+    """
+    with_unit_axes = draw(st.integers(0, 2)) == 2
+    mesh, free = [], devices
+    for left, name in reversed(list(enumerate(contract.axes))):
+        most = free // 2**left
+        size = draw(_axis_size(most, with_unit_axes))
+        free //= size
+        parts = draw(st.sampled_from(_splits(size))) if renames else (size,)
+        mesh.append(Axis(name, parts))
+    mesh.reverse()
+    mesh = draw(st.permutations(mesh))
+    if free >= 2 and draw(st.integers(0, 3)) == 3:
+        extra = Axis(_EXTRA, (draw(st.integers(2, free)),), extra=True)
+        mesh.insert(draw(st.integers(0, len(mesh))), extra)
+    count = len(contract.signature.symbols)
+    multiples = draw(st.permutations(_MULTIPLES)) if count else ()
+    case = Case(
+        tuple(mesh),
+        _sized(contract, mesh, multiples),
+        dtype=draw(st.sampled_from(contract.dtypes)),
+        axis_types=axis_types,
+        order=draw(st.integers(0, 9)),
+        names=draw(st.integers(0, 1)) if renames else 0,
+        seed=draw(st.integers(0, 999)),
+    )
+    return case
+
+
+def drawn_cases(
+    contract: Contract,
+    axis_types: AxisTypes,
+    devices: int,
+    renames: bool,
+    count: int,
+    seed: int,
+) -> tuple[Case, ...]:
+    """`count` different cases; the same ones for the same seed and Hypothesis version."""
+    found: dict[Case, None] = {}
+
+    @with_seed(seed)
+    @settings(
+        max_examples=4 * count,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases(contract, axis_types, devices, renames))
+    def collect(case: Case) -> None:
+        if all(expression.evaluate(case.sizes) for expression in contract.where):
+            found.setdefault(case)
+
+    collect()
+    return tuple(found)[:count]
+
+
+def _axis_size(most: int, with_unit_axes: bool) -> st.SearchStrategy[int]:
+    if most < 2:
+        return st.just(1)
+    sizes = st.integers(2, most)
+    return st.one_of(sizes, st.just(1)) if with_unit_axes else sizes
+
+
+def _splits(size: int) -> list[tuple[int, ...]]:
+    """The axis as one mesh axis, or as a product of two."""
+    return [(size,), *((n, size // n) for n in range(2, size) if size % n == 0)]
+
+
+def _sized(
+    contract: Contract, mesh: Sequence[Axis], multiples: Sequence[int]
+) -> tuple[tuple[str, int], ...]:
+    """Sizes that divide as the signature asks, each another multiple of what it must be."""
+    axes = {axis.name: axis.size for axis in mesh}
+    return tuple(
+        (symbol, contract.signature.multiple_of(symbol, axes) * multiple)
+        for symbol, multiple in zip(
+            contract.signature.symbols, itertools.cycle(multiples), strict=False
+        )
+    )

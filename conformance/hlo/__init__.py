@@ -1,0 +1,22 @@
+"""The reader of compiled HLO: text in, plain data out. It imports no JAX."""
+
+from conformance.hlo.collectives import CollectiveOp, collectives
+from conformance.hlo.dataflow import Dataflow, Use
+from conformance.hlo.error import HloError
+from conformance.hlo.shapes import Shape, parse_shape
+from conformance.hlo.text import Computation, Instruction, Module, count_instructions, parse
+
+__all__ = [
+    "CollectiveOp",
+    "Computation",
+    "Dataflow",
+    "HloError",
+    "Instruction",
+    "Module",
+    "Shape",
+    "Use",
+    "collectives",
+    "count_instructions",
+    "parse",
+    "parse_shape",
+]

@@ -1,0 +1,225 @@
+"""The text of a compiled module, read into computations and instructions.
+
+Every instruction's head is read, by one anchored pattern; what follows the opcode stays text until
+somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from conformance.hlo.error import HloError
+from conformance.hlo.shapes import Shape, parse_shape
+
+_HEAD = re.compile(r"  (ROOT )?%?([^\s=]+) = (\S.*?) ([a-z][a-z0-9\-]*)\((.*)", re.DOTALL)
+_HEADER = re.compile(r"(ENTRY )?%?(\S+) \(.*\) -> .* \{$")
+_MODULE = re.compile(r"HloModule ([^\s,]+)(.*)")
+_NAME = re.compile(r"%([\w.\-]+)")
+_CALLED = re.compile(
+    r"\b(calls|to_apply|body|condition|branch_computations|true_computation|false_computation"
+    r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
+)
+_CALLEE = re.compile(r"[\w.\-]+")
+
+
+class Instruction(NamedTuple):
+    """One instruction; operands and attributes are read from `rest` when asked for."""
+
+    name: str
+    opcode: str
+    shape_text: str
+    rest: str
+    computation: str
+    is_root: bool
+    line_number: int
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return parse_shape(self.shape_text)
+
+    @property
+    def operand_text(self) -> str:
+        """What stands between the parentheses: operands, or the literal of a constant."""
+        return self.rest[: self._operands_end()]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The names of the operands."""
+        return tuple(_NAME.findall(self.operand_text))
+
+    @property
+    def attributes(self) -> str:
+        """The text after the operands."""
+        return self.rest[self._operands_end() + 1 :]
+
+    @property
+    def called(self) -> Mapping[str, tuple[str, ...]]:
+        """The computations that it calls, by the name of the attribute."""
+        return {key: tuple(_CALLEE.findall(v)) for key, v in _CALLED.findall(self.attributes)}
+
+    def attribute(self, name: str) -> str | None:
+        """The text of an attribute's value up to the next comma that is not in brackets."""
+        found = re.search(rf"(?:^|[ ,]){name}=", self.attributes)
+        if found is None:
+            return None
+        text = self.attributes[found.end() :]
+        depth = 0
+        for index, character in enumerate(text):
+            if character in "{[(":
+                depth += 1
+            elif character in "}])":
+                depth -= 1
+            elif character == "," and depth == 0:
+                return text[:index]
+        return text.rstrip()
+
+    def error(self, message: str) -> HloError:
+        """An error that points at this instruction."""
+        head = f"%{self.name} = {self.shape_text} {self.opcode}({self.rest}"
+        return HloError(message, self.line_number, head)
+
+    def _operands_end(self) -> int:
+        depth = 1
+        for found in re.finditer(r"[()]", self.rest):
+            depth += 1 if found.group() == "(" else -1
+            if depth == 0:
+                return found.start()
+        raise self.error("expected ')' after the operands; the text is cut off")
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Instructions by name, in the order of the text, which is the order of the schedule."""
+
+    name: str
+    instructions: Mapping[str, Instruction]
+    root: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A whole program: its computations, the entry among them, and where its lines come from."""
+
+    name: str
+    computations: Mapping[str, Computation]
+    entry: Computation
+    partitions: int
+    instruction_count: int
+    frames: Mapping[int, tuple[str, int]]
+
+    def computation(self, name: str, caller: Instruction) -> Computation:
+        """The computation called `name`; raises `HloError` where `caller` names none."""
+        found = self.computations.get(name)
+        if found is None:
+            raise caller.error(f"there is no computation {name!r}")
+        return found
+
+    def operand(self, instruction: Instruction, index: int) -> Instruction:
+        """The instruction that gives an operand; raises `HloError` where there is none."""
+        operands = instruction.operands
+        names = self.computations[instruction.computation].instructions
+        if index >= len(operands) or operands[index] not in names:
+            raise instruction.error(f"there is no operand {index}")
+        return names[operands[index]]
+
+
+def count_instructions(text: str) -> int:
+    """How many instructions the text prints, counted without parsing it."""
+    return sum(line.startswith(("  %", "  ROOT %")) for line in text.split("\n"))
+
+
+def parse(text: str) -> Module:
+    """Reads the text of a compiled module.
+
+    Raises `HloError`, with the line, for text that is cut off or of an unknown form, and where
+    another instruction count says that something was passed over.
+    """
+    lines = text.split("\n")
+    header = _MODULE.match(lines[0])
+    if header is None:
+        raise HloError("expected 'HloModule NAME'", 1, lines[0])
+    computations: dict[str, Computation] = {}
+    entry: str | None = None
+    name: str | None = None
+    instructions: dict[str, Instruction] = {}
+    root: Instruction | None = None
+    count = 0
+    match = _HEAD.match
+    for number, line in _whole_lines(lines):
+        if name is not None and line.startswith("  "):
+            found = match(line)
+            if found is None:
+                raise HloError("expected an instruction '%name = shape opcode(...)'", number, line)
+            is_root, inner, shape, opcode, rest = found.groups()
+            instructions[inner] = instruction = Instruction(
+                inner, opcode, shape, rest, name, is_root is not None, number
+            )
+            count += 1
+            if is_root:
+                root = instruction
+        elif line.startswith("}"):
+            if name is None or root is None:
+                raise HloError("expected a computation with a ROOT before '}'", number, line)
+            computations[name] = Computation(name, instructions, root)
+            name, root, instructions = None, None, {}
+        elif line.endswith("{") and (opening := _HEADER.match(line)):
+            if name is not None:
+                raise HloError(f"expected '}}' at the end of {name!r}", number, line)
+            name = opening[2]
+            entry = name if opening[1] else entry
+        elif name is not None and line:
+            raise HloError("expected an instruction, or '}'", number, line)
+    if name is not None:
+        raise HloError(f"the text is cut off within {name!r}", len(lines), lines[-1])
+    if entry is None:
+        raise HloError("expected an ENTRY computation", len(lines), lines[-1])
+    if (printed := count_instructions(text)) != count:
+        raise HloError(f"{printed} instructions are printed and {count} were read")
+    partitions = re.search(r"num_partitions=(\d+)", header[2])
+    return Module(
+        header[1],
+        computations,
+        computations[entry],
+        int(partitions[1]) if partitions else 1,
+        count,
+        _frames(lines),
+    )
+
+
+def _whole_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Numbered lines; one whose string goes on in the next lines is joined with them."""
+    numbered = enumerate(lines, 1)
+    for number, line in numbered:
+        while line.count('"') % 2:
+            _, more = next(numbered, (0, None))
+            if more is None:
+                raise HloError("expected a closing quote; the text is cut off", number, line)
+            line = f"{line}\n{more}"
+        yield number, line
+
+
+def _frames(lines: list[str]) -> dict[int, tuple[str, int]]:
+    """File and line of each stack frame, from the tables that precede the computations."""
+    tables: dict[str, dict[int, str]] = {}
+    title = ""
+    for line in lines[1:]:
+        if line.endswith("{"):
+            break
+        number, _, rest = line.partition(" ")
+        if number.isdecimal():
+            tables.setdefault(title, {})[int(number)] = rest
+        elif line:
+            title = line
+    files = {n: text.strip('"') for n, text in tables.get("FileNames", {}).items()}
+    frames = {}
+    for frame, text in tables.get("StackFrames", {}).items():
+        location = re.search(r"file_location_id=(\d+)", text)
+        place = tables.get("FileLocations", {}).get(int(location[1]) if location else 0, "")
+        file, line_number = re.search(r"file_name_id=(\d+)", place), re.search(r"\bline=(\d+)", place)
+        if file and line_number and int(file[1]) in files:
+            frames[frame] = (files[int(file[1])], int(line_number[1]))
+    return frames

@@ -1,0 +1,165 @@
+"""Compiles a candidate for a case and runs it; keeps all that this one compile shows."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from conformance import hlo
+from conformance.backends import Backend
+from conformance.candidate import Candidate
+from conformance.case import Case
+from conformance.contracts import FLOATS, Contract
+from conformance.inputs import numpy_dtype
+from conformance.meshes import build_mesh, partition_spec
+from conformance.notation import ArraySpec
+
+if TYPE_CHECKING:
+    import jax
+
+Stage = Literal["traced", "lowered", "compiled", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of the candidate, and what was being done with it."""
+
+    stage: Stage
+    message: str
+
+    def __str__(self) -> str:
+        return f"raised while it was {self.stage}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A compiled program: its text, what was read in it, and the means to run it."""
+
+    text: str
+    module: hlo.Module
+    mesh: jax.sharding.Mesh
+    compiled: Callable[..., Any]
+
+    def run(self, *arguments: Any) -> Any | Raised:
+        """What the program returns for placed arrays, once it is there."""
+        import jax
+
+        try:
+            return jax.block_until_ready(self.compiled(*arguments))
+        except Exception as error:
+            return Raised("run", _message(error))
+
+
+def compile_forward(candidate: Candidate, case: Case, backend: Backend) -> Executable | Raised:
+    """Compiles the candidate for the shapes and shardings of a case.
+
+    What the candidate raises is returned; the reader's `HloError` is raised.
+    """
+    mesh = build_mesh(case, backend.devices)
+    arguments = _abstract(candidate.contract.signature.inputs, candidate.contract, case, mesh)
+    keywords = candidate.keywords(case.bindings)
+    return _compile(candidate.function, arguments, keywords, mesh, backend)
+
+
+def compile_gradient(
+    candidate: Candidate,
+    case: Case,
+    backend: Backend,
+    cotangents: Sequence[jax.Array],
+) -> Executable | Raised:
+    """Compiles the program from (output cotangents, inputs) to input cotangents.
+
+    Cotangents are arguments and the primal is not returned, so that the program holds the
+    gradient's collectives and no other. Automatic mode would choose the sharding of the results:
+    there they are pinned to the specs of the inputs.
+    """
+    import jax
+
+    mesh = build_mesh(case, backend.devices)
+    contract = candidate.contract
+    function = functools.partial(candidate.function, **candidate.keywords(case.bindings))
+    wanted = differentiated(contract, case)
+
+    def gradient(cotangents: Any, arguments: Any) -> Any:
+        def floats(*values: Any) -> Any:
+            replaced = dict(zip(wanted, values, strict=True))
+            outputs = function(*(replaced.get(i, a) for i, a in enumerate(arguments)))
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            return tuple(o for o in outputs if jax.numpy.issubdtype(o.dtype, jax.numpy.inexact))
+
+        _, pull_back = jax.vjp(floats, *(arguments[i] for i in wanted))
+        results = pull_back(tuple(cotangents))
+        if case.axis_types == "explicit":
+            return results
+        return tuple(
+            jax.lax.with_sharding_constraint(
+                result,
+                partition_spec(contract.signature.inputs[i], case.bindings),
+            )
+            for i, result in zip(wanted, results, strict=True)
+        )
+
+    arguments = _abstract(contract.signature.inputs, contract, case, mesh)
+    return _compile(gradient, (tuple(cotangents), arguments), {}, mesh, backend)
+
+
+def differentiated(contract: Contract, case: Case) -> tuple[int, ...]:
+    """The positions of the inputs that have a gradient in this case."""
+    return tuple(
+        index
+        for index, spec in enumerate(contract.signature.inputs)
+        if spec.name in contract.differentiable
+        and contract.dtype_of(spec.name, case.dtype) in FLOATS
+    )
+
+
+def _abstract(
+    specs: Sequence[ArraySpec], contract: Contract, case: Case, mesh: jax.sharding.Mesh
+) -> tuple[jax.ShapeDtypeStruct, ...]:
+    import jax
+
+    return tuple(
+        jax.ShapeDtypeStruct(
+            spec.shape(case.sizes),
+            numpy_dtype(contract.dtype_of(spec.name, case.dtype)),
+            sharding=jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings)),
+        )
+        for spec in specs
+    )
+
+
+def _compile(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    mesh: jax.sharding.Mesh,
+    backend: Backend,
+) -> Executable | Raised:
+    import jax
+
+    stage: Stage = "traced"
+    try:
+        with jax.set_mesh(mesh):
+            jitted: Any = function if hasattr(function, "trace") else _jitted(function, keywords)
+            traced = jitted.trace(*arguments, **keywords)
+            stage = "lowered"
+            lowered = traced.lower()
+            stage = "compiled"
+            compiled = lowered.compile(compiler_options=dict(backend.compiler_options))
+    except Exception as error:
+        return Raised(stage, _message(error))
+    text = compiled.as_text()
+    return Executable(text, hlo.parse(text), mesh, compiled)
+
+
+def _jitted(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
+    import jax
+
+    return jax.jit(function, static_argnames=tuple(keywords))
+
+
+def _message(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}"

@@ -1,0 +1,1 @@
+"""What renders a verdict."""

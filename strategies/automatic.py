@@ -1,0 +1,55 @@
+"""Automatic sharding: the compiler partitions a plain matmul, and only its output is pinned.
+
+Contracting a dimension that is sharded over Y leaves each device with a partial sum. To end at
+`Out[B_X, F]` the partial sums are all-reduced over Y; to end at `Out[B_X, F_Y]` a reduce-scatter
+is enough, which costs half as much: V / W instead of 2V / W for an output of V bytes.
+
+Needs a mesh of automatic axes. With explicit axes the same contraction is ambiguous, and refused.
+
+Source: Scaling Book, "Programming TPUs in JAX", automatic sharding; "Sharded Matrices", case 3.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+from conformance import all_gather, all_reduce, contract, reduce_scatter
+
+
+def squared_matmul(x: jax.Array, w: jax.Array) -> jax.Array:
+    """`x[B, D], w[D, F] -> out[B, F]`, squaring `x` first, with no word about devices."""
+    return jnp.square(x) @ w
+
+
+@contract(
+    "x[B_X, D_Y], w[D_Y, F] -> out[B_X, F]",
+    reference=squared_matmul,
+    collectives=[all_reduce("Y", "out[B_X, F]")],
+    gradient=[all_reduce("X", "w[D_Y, F]")],
+    axis_types="auto",
+    dtypes=("f32", "bf16", "i32"),
+)
+@partial(jax.jit, static_argnames=("X", "Y"))
+def matmul_all_reduce(
+    x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y"
+) -> jax.Array:
+    """`x[B_X, D_Y], w[D_Y, F] -> out[B_X, F]`: every device of Y gets the whole sum."""
+    return jax.lax.with_sharding_constraint(squared_matmul(x, w), P(X, None))
+
+
+@contract(
+    "x[B_X, D_Y], w[D_Y, F] -> out[B_X, F_Y]",
+    reference=squared_matmul,
+    collectives=[reduce_scatter("Y", "out[B_X, F]")],
+    gradient=[all_gather("Y", "out[B_X, F_Y]"), all_reduce("X", "w[D_Y, F]")],
+    axis_types="auto",
+    dtypes=("f32", "bf16", "i32"),
+)
+@partial(jax.jit, static_argnames=("X", "Y"))
+def matmul_reduce_scatter(
+    x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y"
+) -> jax.Array:
+    """`x[B_X, D_Y], w[D_Y, F] -> out[B_X, F_Y]`: every device of Y gets its block of the sum."""
+    return jax.lax.with_sharding_constraint(squared_matmul(x, w), P(X, Y))
