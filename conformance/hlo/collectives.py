@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from conformance.hlo.dataflow import Dataflow
 from conformance.hlo.groups import Group, parse_groups, parse_pairs
+from conformance.hlo.loops import trip_count
 from conformance.hlo.shapes import Shape
 from conformance.hlo.text import Instruction, Module
 
@@ -31,7 +31,10 @@ _REDUCERS = {
     "or": "or",
 }
 _CALLING = ("fusion", "call", "while", "conditional", "async-start", "custom-call")
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+# A mesh form may hold a comma and a list of devices of its own.
+_GROUPS = re.compile(
+    r"replica_groups=(mesh\[[^\]]*\](?:, ?device_ids=\(\S*\))? ?\{[^}]*\}|\S+?)(?:, |$)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,16 @@ def _within(
         elif opcode.startswith(_CALLING) and not opcode.endswith(("-done", "-update")):
             inside = times
             if opcode == "while":
-                trips = trip_count(module, instruction, dataflow)
+                trips = trip_count(dataflow, instruction)
                 inside = None if times is None or trips is None else times * trips
             branch = conditional or opcode == "conditional"
-            for callee in itertools.chain(*instruction.called.values()):
-                found = module.computation(callee, instruction)
-                yield from _within(module, found.name, inside, branch, dataflow)
+            for attribute, callees in instruction.called.items():
+                # The condition is asked once more than the body runs.
+                once_more = attribute == "condition" and None not in (times, inside)
+                for callee in callees:
+                    found = module.computation(callee, instruction)
+                    often = inside + times if once_more else inside
+                    yield from _within(module, found.name, often, branch, dataflow)
 
 
 def _collective(
@@ -93,7 +100,8 @@ def _collective(
         if kind == "collective-permute":
             pairs = parse_pairs(instruction.attribute("source_target_pairs") or "")
         else:
-            groups = parse_groups(instruction.attribute("replica_groups") or "", module.partitions)
+            printed = _GROUPS.search(instruction.attributes)
+            groups = parse_groups(printed[1] if printed else "", module.partitions)
     except ValueError as error:
         raise instruction.error(str(error)) from None
     operands = tuple(
@@ -132,10 +140,3 @@ def source_of(module: Module, instruction: Instruction) -> str:
         return f"in {within}" if within else ""
     at = f"{re.split(r'[/]', place[0])[-1]}:{place[1]}"
     return f"{at}, in {within}" if within else at
-
-
-def trip_count(module: Module, loop: Instruction, dataflow: Dataflow) -> int | None:
-    """How often a `while` runs: as annotated, or read from its counter; None where data decide."""
-    if annotated := _TRIPS.search(loop.rest):
-        return int(annotated[1])
-    return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from conformance.hlo.text import Instruction, Module
@@ -32,17 +33,28 @@ class Dataflow:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._users: dict[tuple[str, str], list[tuple[Instruction, int]]] = defaultdict(list)
-        self._callers: dict[str, list[Instruction]] = defaultdict(list)
-        for computation in module.computations.values():
-            for instruction in computation.instructions.values():
-                if instruction.opcode == "constant":
-                    continue
+
+    @functools.cached_property
+    def _users(self) -> Mapping[tuple[str, str], Sequence[tuple[Instruction, int]]]:
+        users = defaultdict(list)
+        for instruction in self._instructions():
+            if instruction.opcode != "constant":
                 for index, name in enumerate(instruction.operands):
-                    self._users[computation.name, name].append((instruction, index))
-                if instruction.opcode in _CALLS:
-                    for callee in itertools.chain(*instruction.called.values()):
-                        self._callers[callee].append(instruction)
+                    users[instruction.computation, name].append((instruction, index))
+        return users
+
+    @functools.cached_property
+    def _callers(self) -> Mapping[str, Sequence[Instruction]]:
+        callers = defaultdict(list)
+        for instruction in self._instructions():
+            if instruction.opcode in _CALLS:
+                for callee in itertools.chain(*instruction.called.values()):
+                    callers[callee].append(instruction)
+        return callers
+
+    def _instructions(self) -> Iterator[Instruction]:
+        for computation in self.module.computations.values():
+            yield from computation.instructions.values()
 
     def uses(self, instruction: Instruction, element: int | None = None) -> tuple[Use, ...]:
         """What is done with a result (or with one element of a tuple), past all plain hops.
@@ -55,9 +67,8 @@ class Dataflow:
             shape = shape.elements[element]
         return tuple(self._uses(instruction, element, (shape.dtype,)))
 
-    def producer(self, instruction: Instruction, operand: int) -> tuple[Instruction, tuple[str, ...]]:
-        """What computes an operand, past all plain hops, and the dtypes on the way, its own last."""
-        at = self.module.operand(instruction, operand)
+    def origin(self, at: Instruction) -> tuple[Instruction, tuple[str, ...]]:
+        """What computes a value, past all plain hops, and its dtypes on the way, its own last."""
         dtypes = [at.shape.dtype]
         while (before := self._before(at)) is not None:
             at = before
@@ -78,7 +89,7 @@ class Dataflow:
                 yield Use(value, 0, dtypes)
             for caller in callers:
                 yield from self._uses(caller, element, dtypes)
-        for user, index in self._users[value.computation, value.name]:
+        for user, index in self._users.get((value.computation, value.name), ()):
             if user.opcode == "get-tuple-element" and element is not None:
                 if user.attribute("index") == str(element):
                     yield from self._uses(user, None, dtypes)
