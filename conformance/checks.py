@@ -18,7 +18,7 @@ from conformance.lowerings import Reading
 from conformance.meshes import partition_spec
 from conformance.notation import ArraySpec
 from conformance.reference import Expected
-from conformance.traffic import Flow
+from conformance.traffic import Flow, totals
 
 if TYPE_CHECKING:
     import jax

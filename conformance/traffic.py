@@ -72,7 +72,7 @@ def expected_flows(
     """What a contract's list of collectives sends on the mesh and sizes of a case."""
     flows = []
     for collective in collectives:
-        axes = _parts(collective.axes, case)
+        axes = _parts(collective, case)
         group = math.prod(size for _, size in axes)
         detail: str | int | None = collective.op
         if collective.shift is not None:
@@ -125,13 +125,23 @@ def match_pairs(
     return None
 
 
-def _parts(roles: Sequence[str], case: Case) -> list[tuple[str, int]]:
-    logical = logical_axes(case)
+def coordinate(position: int, axes: Sequence[str], mesh: MeshAxes) -> int:
+    """Where a device stands along `axes`, major first."""
+    index = 0
+    for axis in axes:
+        stride = math.prod(size for _, size in mesh[[name for name, _ in mesh].index(axis) + 1 :])
+        size = dict(mesh)[axis]
+        index = index * size + position // stride % size
+    return index
+
+
+def _parts(collective: Collective, case: Case) -> list[tuple[str, int]]:
+    """The mesh axes of a collective: in its own order, or the mesh's where order does not count."""
+    logical = [(name, size) for name, size in logical_axes(case) if size > 1]
+    if collective.kind == "all-reduce":
+        return [axis for axis in logical if axis[0].partition("[")[0] in collective.axes]
     return [
-        (name, size)
-        for role in roles
-        for name, size in logical
-        if name.partition("[")[0] == role and size > 1
+        axis for role in collective.axes for axis in logical if axis[0].partition("[")[0] == role
     ]
 
 

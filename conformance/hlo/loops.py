@@ -54,7 +54,7 @@ def _first(dataflow: Dataflow, loop: Instruction, index: int) -> int | None:
     state, _ = dataflow.origin(dataflow.module.operand(loop, 0))
     if state.opcode != "tuple":
         return None
-    return dataflow.position_value(dataflow.module.operand(state, index), 0)
+    return _same_everywhere(dataflow, dataflow.module.operand(state, index))
 
 
 def _step(
@@ -77,10 +77,15 @@ def _constant(
     value, _ = dataflow.origin(value)
     index = _element(value, computation)
     if index is None:
-        return dataflow.position_value(value, 0)
+        return _same_everywhere(dataflow, value)
     (body,) = loop.called["body"]
     results, _ = dataflow.origin(dataflow.module.computation(body, loop).root)
     if results.opcode != "tuple":
         return None
     kept, _ = dataflow.origin(dataflow.module.operand(results, index))
     return _first(dataflow, loop, index) if _element(kept, body) == index else None
+
+
+def _same_everywhere(dataflow: Dataflow, value: Instruction) -> int | None:
+    known = {dataflow.position_value(value, at) for at in range(dataflow.module.partitions)}
+    return known.pop() if len(known) == 1 else None
