@@ -150,7 +150,8 @@ def _compile(
             compiled = lowered.compile(compiler_options=dict(backend.compiler_options))
     except Exception as error:
         return Raised(stage, _message(error))
-    text = compiled.as_text()
+    (printed,) = compiled.runtime_executable().hlo_modules()
+    text = hlo.with_tables(compiled.as_text(), printed.as_serialized_hlo_module_proto())
     return Executable(text, hlo.parse(text), mesh, compiled)
 
 

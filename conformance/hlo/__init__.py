@@ -3,6 +3,7 @@
 from conformance.hlo.collectives import CollectiveOp, collectives
 from conformance.hlo.dataflow import Dataflow, Use
 from conformance.hlo.error import HloError
+from conformance.hlo.literals import with_tables
 from conformance.hlo.shapes import Shape, parse_shape
 from conformance.hlo.text import Computation, Instruction, Module, count_instructions, parse
 
@@ -19,4 +20,5 @@ __all__ = [
     "count_instructions",
     "parse",
     "parse_shape",
+    "with_tables",
 ]
