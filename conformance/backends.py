@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,10 +47,9 @@ def get_backend(name: str) -> Backend:
     import jax
 
     if jax.config.jax_num_cpu_devices < 0 and "device_count" not in os.environ.get("XLA_FLAGS", ""):
-        try:
+        # Once it has started it keeps the devices that it has.
+        with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
-        except RuntimeError:
-            pass  # already started, with as many devices as it has
     devices = tuple(jax.devices("cpu"))
     if len(devices) < 2:
         raise BackendError(

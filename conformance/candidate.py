@@ -96,7 +96,9 @@ def _load_strategy(name: str, contract: Contract | None) -> Candidate:
     known = list(strategies())
     for candidate in known:
         if candidate.name == wanted:
-            return candidate if contract is None else Candidate(wanted, candidate.function, contract)
+            return (
+                candidate if contract is None else Candidate(wanted, candidate.function, contract)
+            )
     raise UsageError(
         f"unknown strategy {name!r}; the strategies are {', '.join(c.name for c in known)}; "
         "a function of your own is package.module:function"

@@ -112,11 +112,11 @@ class Case:
     def check(self, contract: Contract) -> None:
         """Raises `CaseError`, which names what to change, where the case does not fit."""
         given = self.sizes
-        for axis in contract.axes:
-            if axis not in {a.name for a in self.mesh if not a.extra}:
+        for name in contract.axes:
+            if name not in {axis.name for axis in self.mesh if not axis.extra}:
                 raise CaseError(
-                    f"the mesh {_mesh_text(self.mesh)} lacks axis {axis!r} of "
-                    f"'{contract.signature}'; add {axis}=SIZE"
+                    f"the mesh {_mesh_text(self.mesh)} lacks axis {name!r} of "
+                    f"'{contract.signature}'; add {name}=SIZE"
                 )
         for axis in self.mesh:
             if not axis.extra and axis.name not in contract.axes:

@@ -75,7 +75,7 @@ def check_values(
             problems.append(_mismatch(spec.name, got, want, wrong, how))
     compared = len(problems) + sum(n for how, n in numbers.items() if how != "at a kink")
     reason = "" if compared else "every output was at a kink"
-    return Finding(compared, tuple(problems), numbers, reason)
+    return Finding(compared, tuple(problems), numbers, reason=reason)
 
 
 def check_out_sharding(
@@ -176,9 +176,11 @@ def as_outputs(specs: Sequence[ArraySpec], returned: Any) -> tuple[jax.Array, ..
     if not all(isinstance(output, jax.Array) for output in outputs):
         return f"{wanted}; returned {jax.tree.structure(returned)}"
     if len(outputs) != len(specs) or isinstance(returned, tuple) != (len(specs) > 1):
-        return f"{wanted}; returned a tuple of {len(outputs)}" if isinstance(
-            returned, tuple
-        ) else f"{wanted}; returned one"
+        return (
+            f"{wanted}; returned a tuple of {len(outputs)}"
+            if isinstance(returned, tuple)
+            else f"{wanted}; returned one"
+        )
     return outputs
 
 

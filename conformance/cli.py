@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from conformance.case import Case
-    from conformance.candidate import Candidate
     from conformance.verdict import Verdict
 
 
@@ -70,7 +69,7 @@ def _run(parsed: argparse.Namespace) -> Exit:
     candidates = [load(name, parsed.like) for name in names] or list(strategies())
     console = _console()
     verdicts: list[Verdict] = []
-    with _progress() as progress:
+    with _Progress() as progress:
         for index, candidate in enumerate(candidates, 1):
 
             def show(case: Case, number: int = index, name: str = candidate.name) -> None:
@@ -129,7 +128,9 @@ def _doctor(parsed: argparse.Namespace) -> Exit:
 
     from conformance.backends import get_backend
 
-    print(f"python       {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores")
+    print(
+        f"python       {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores"
+    )
     for package in ("jax", "jaxlib", "libtpu", "numpy", "hypothesis", "pytest"):
         try:
             print(f"{package:<12} {version(package)}")
@@ -155,10 +156,10 @@ def _console() -> Console:
     return Console(width=width, highlight=False)
 
 
-class _progress:
+class _Progress:
     """One line on standard error that says what is being observed; silent where nobody looks."""
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> _Progress:
         from rich.console import Console
 
         self._status = Console(stderr=True, highlight=False).status("starting JAX")

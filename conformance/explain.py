@@ -45,8 +45,8 @@ def explain(candidate: Candidate, case: Case, backend: str, *, hlo: bool = False
         yield "lowered"
         yield from (f"  {text}" for text in reading.lowerings)
     yield f"instructions read: {program.module.instruction_count}"
-    memory = program.compiled.memory_analysis()
-    yield f"temporary memory: {memory.temp_size_in_bytes} B on each device"
+    if (memory := program.compiled.memory_analysis()) is not None:
+        yield f"temporary memory: {memory.temp_size_in_bytes} B on each device"
     if hlo:
         yield ""
         yield program.text

@@ -73,7 +73,7 @@ def cases(
         mesh.insert(draw(st.integers(0, len(mesh))), extra)
     count = len(contract.signature.symbols)
     multiples = draw(st.permutations(_MULTIPLES)) if count else ()
-    case = Case(
+    return Case(
         tuple(mesh),
         _sized(contract, mesh, multiples),
         dtype=draw(st.sampled_from(contract.dtypes)),
@@ -82,7 +82,6 @@ def cases(
         names=draw(st.integers(0, 1)) if renames else 0,
         seed=draw(st.integers(0, 999)),
     )
-    return case
 
 
 def drawn_cases(

@@ -74,9 +74,7 @@ def place(
     import jax
 
     return tuple(
-        jax.device_put(
-            array, jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings))
-        )
+        jax.device_put(array, jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings)))
         for array, spec in zip(arrays, specs, strict=True)
     )
 

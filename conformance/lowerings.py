@@ -4,12 +4,13 @@ A program is read into flows over the user's axes. Where a literal reading is no
 expects, the rules here offer others, each only with its proof from the dataflow of the compiled
 text; a rule that is used is reported with its cost. What no rule covers stays as it is, and fails.
 
-| a logical | may be | proof |
-|---|---|---|
-| reduce-scatter | all-reduce, then a slice | the slice is the only use, and each device takes the block of its own coordinate on these very axes |
-| all-reduce over X, Y | one over Y, then one over X | the second is the only use of the first, with the same reducer |
-| bf16 (or f8) collective | the same in f32 (or f16), on cpu | the operand was converted from the narrow type, or every use converts to it, or XLA's own promotion pass made the reducer |
-| several all-reduces | one with a tuple of operands | each operand is a flow of its own |
+- A reduce-scatter may be an all-reduce and a slice: the slice is its only use, and each device
+  takes the block of its own coordinate on these very axes.
+- An all-reduce over X and Y may be one over Y and then one over X: the second is the only use of
+  the first, and both reduce alike.
+- Several all-reduces may be one with a tuple of operands: each operand is a flow of its own.
+- A bf16 (f8) collective may travel as f32 (f16), on cpu: the operand was converted from the narrow
+  type, or every use converts to it, or XLA's own promotion pass made the reducer.
 """
 
 from __future__ import annotations
@@ -220,9 +221,7 @@ def _times(ratio: Fraction) -> str:
     return f"{float(ratio):.1f}x the bytes"
 
 
-def _scattered(
-    part: _Part, flow: Flow, mesh: MeshAxes, dataflow: hlo.Dataflow
-) -> Flow | None:
+def _scattered(part: _Part, flow: Flow, mesh: MeshAxes, dataflow: hlo.Dataflow) -> Flow | None:
     """The reduce-scatter that an all-reduce stands for, if each device keeps only its own block."""
     uses = dataflow.uses(part.op.instruction, part.element)
     if flow.kind != "all-reduce" or flow.axes is None or len(uses) != 1:
@@ -248,9 +247,7 @@ def _scattered(
     return None
 
 
-def _narrow(
-    first: _Part, last: _Part, flow: Flow, dataflow: hlo.Dataflow
-) -> tuple[Flow, ...]:
+def _narrow(first: _Part, last: _Part, flow: Flow, dataflow: hlo.Dataflow) -> tuple[Flow, ...]:
     """The flow in a narrower type, where nothing wider than that type was meant to be sent."""
     _, before = dataflow.origin(dataflow.module.operand(first.op.instruction, first.index))
     uses = dataflow.uses(last.op.instruction, last.element)

@@ -50,4 +50,3 @@ def partition_spec(
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
-

@@ -40,7 +40,7 @@ class Executable:
     text: str
     module: hlo.Module
     mesh: jax.sharding.Mesh
-    compiled: Callable[..., Any]
+    compiled: jax.stages.Compiled
 
     def run(self, *arguments: Any) -> Any | Raised:
         """What the program returns for placed arrays, once it is there."""

@@ -59,9 +59,7 @@ def _decided(value: Array, quantum: int | None, *operands: Tracked) -> Tracked:
 def _add(bits: int, a: Tracked, b: Tracked, **_: Any) -> Tracked:
     reach = a.magnitude + b.magnitude
     quantum = lowest(a.quantum, b.quantum)
-    return settled(
-        a.value + b.value, reach, quantum, a.bound + b.bound, 1, bits, proven(a, b)
-    )
+    return settled(a.value + b.value, reach, quantum, a.bound + b.bound, 1, bits, proven(a, b))
 
 
 @rule("sub")
@@ -88,8 +86,8 @@ def _div(bits: int, a: Tracked, b: Tracked, **_: Any) -> Tracked:
     known = proven(a, b)
     if a.value.dtype.kind in "iu":
         with np.errstate(divide="ignore"):
-            value = np.trunc(a.value / np.where(b.value == 0, 1, b.value)).astype(np.int64)
-        return _decided(value, 0, a, b)
+            whole = np.trunc(a.value / np.where(b.value == 0, 1, b.value)).astype(np.int64)
+        return _decided(whole, 0, a, b)
     size = np.abs(b.value)
     fraction, exponent = np.frexp(size)
     with np.errstate(all="ignore"):
@@ -115,7 +113,7 @@ def _integer_pow(bits: int, a: Tracked, *, y: int, **_: Any) -> Tracked:
         for _step in range(y):
             power = _mul(bits, power, a)  # type: ignore[assignment]
         return power
-    return _div(bits, exactly(np.ones_like(a.value)), _integer_pow(bits, a, y=-y))  # type: ignore[arg-type,return-value]
+    return _div(bits, exactly(np.ones_like(a.value)), _integer_pow(bits, a, y=-y))  # type: ignore[return-value]
 
 
 @rule("square")
@@ -245,7 +243,9 @@ def _bits(bits: int, *operands: Tracked, function: Callable[..., Array], **_: An
 
 @rule("is_finite")
 def _is_finite(bits: int, a: Tracked, **_: Any) -> Tracked:
-    return Tracked(np.isfinite(a.value), np.ones(a.value.shape), 0, np.zeros(a.value.shape), a.proven)
+    return Tracked(
+        np.isfinite(a.value), np.ones(a.value.shape), 0, np.zeros(a.value.shape), a.proven
+    )
 
 
 @rule("select_n")
@@ -271,9 +271,7 @@ def _select(bits: int, which: Tracked, *choices: Tracked, **_: Any) -> Tracked:
 
 
 @rule("dot_general")
-def _dot(
-    bits: int, a: Tracked, b: Tracked, *, dimension_numbers: Any, **_: Any
-) -> Tracked:
+def _dot(bits: int, a: Tracked, b: Tracked, *, dimension_numbers: Any, **_: Any) -> Tracked:
     terms = math.prod(a.value.shape[dim] for dim in dimension_numbers[0][0])
 
     def dot(x: Array, y: Array) -> Array:
@@ -281,13 +279,9 @@ def _dot(
 
     with np.errstate(invalid="ignore"):
         reach = dot(a.magnitude, b.magnitude)
-        error = 0.0
+        error = np.zeros(reach.shape)
         if a.bound.any() or b.bound.any():
-            error = (
-                dot(a.magnitude, b.bound)
-                + dot(a.bound, b.magnitude)
-                + dot(a.bound, b.bound)
-            )
+            error = dot(a.magnitude, b.bound) + dot(a.bound, b.magnitude) + dot(a.bound, b.bound)
         value = dot(a.value, b.value)
     quantum = _sum(a.quantum, b.quantum)
     return settled(value, reach, quantum, error, terms + 1, bits, proven(a, b))
@@ -323,7 +317,11 @@ def _reduce_sum(bits: int, a: Tracked, *, axes: Sequence[int], **_: Any) -> Trac
 @rule("cumsum")
 def _cumsum(bits: int, a: Tracked, *, axis: int, reverse: bool, **_: Any) -> Tracked:
     def along(array: Array) -> Array:
-        return np.flip(np.cumsum(np.flip(array, axis), axis), axis) if reverse else np.cumsum(array, axis)
+        return (
+            np.flip(np.cumsum(np.flip(array, axis), axis), axis)
+            if reverse
+            else np.cumsum(array, axis)
+        )
 
     terms = a.value.shape[axis]
     return settled(
@@ -342,26 +340,20 @@ def _reduce_extreme(
 
 
 @rule("reduce_and", "reduce_or")
-def _reduce_bits(
-    bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any
-) -> Tracked:
+def _reduce_bits(bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any) -> Tracked:
     axis = tuple(int(one) for one in axes)
     value = function.reduce(a.value, axis=axis)
     return Tracked(value, 1.0 * value, 0, a.bound.max(axis, initial=0.0), a.proven)
 
 
 @rule("argmax", "argmin")
-def _arg(
-    bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any
-) -> Tracked:
+def _arg(bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any) -> Tracked:
     value = function(a.value, axis=int(axes[0]))
     return Tracked(value, 1.0 * value, 0, np.zeros(value.shape), a.proven and a.exact)
 
 
 @rule("sort")
-def _sort(
-    bits: int, *operands: Tracked, dimension: int, num_keys: int, **_: Any
-) -> list[Tracked]:
+def _sort(bits: int, *operands: Tracked, dimension: int, num_keys: int, **_: Any) -> list[Tracked]:
     keys = [operand.value for operand in operands[:num_keys]]
     order = np.lexsort(keys[::-1], axis=dimension)
     decided = all(operand.exact for operand in operands[:num_keys])
@@ -386,12 +378,18 @@ def _with_proof(one: Tracked, decided: bool) -> Tracked:
 
 
 def _moved(one: Tracked, move: Callable[[Array], Array]) -> Tracked:
-    return Tracked(
-        move(one.value), move(one.magnitude), one.quantum, move(one.bound), one.proven
-    )
+    return Tracked(move(one.value), move(one.magnitude), one.quantum, move(one.bound), one.proven)
 
 
-@rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "sharding_constraint", "reshard", "device_put")
+@rule(
+    "stop_gradient",
+    "copy",
+    "copy_p",
+    "optimization_barrier",
+    "sharding_constraint",
+    "reshard",
+    "device_put",
+)
 def _same(bits: int, *operands: Tracked, **_: Any) -> list[Tracked]:
     return list(operands)
 
@@ -457,9 +455,7 @@ def _concatenate(bits: int, *operands: Tracked, dimension: int, **_: Any) -> Tra
 
 
 @rule("split")
-def _split(
-    bits: int, a: Tracked, *, sizes: Sequence[int], axis: int, **_: Any
-) -> list[Tracked]:
+def _split(bits: int, a: Tracked, *, sizes: Sequence[int], axis: int, **_: Any) -> list[Tracked]:
     ends = np.cumsum(sizes)
     return [
         _moved(a, lambda x, lo=end - size, hi=end: np.take(x, np.arange(lo, hi), axis))  # type: ignore[misc]
@@ -478,10 +474,14 @@ def _iota(bits: int, *, dtype: Any, shape: Sequence[int], dimension: int, **_: A
 @rule("convert_element_type")
 def _convert(bits: int, a: Tracked, *, new_dtype: Any, **_: Any) -> Tracked:
     new = np.dtype(new_dtype)
-    if new == bool:
+    if new.kind == "b":
         return Tracked(a.value != 0, 1.0 * (a.value != 0), 0, 1.0 * (a.bound > 0), a.proven)
     if new.kind in "iu":
-        value = np.trunc(a.value).astype(np.int64) if a.value.dtype != bool else a.value.astype(np.int64)
+        value = (
+            np.trunc(a.value).astype(np.int64)
+            if a.value.dtype != bool
+            else a.value.astype(np.int64)
+        )
         bound = a.bound if a.value.dtype.kind in "biu" else np.where(a.bound > 0, 1 + a.bound, 0.0)
         return Tracked(value, np.abs(value) * 1.0, 0, bound, a.proven)
     wide = Tracked(a.value.astype(np.float64), a.magnitude, a.quantum, a.bound, a.proven)
@@ -489,9 +489,7 @@ def _convert(bits: int, a: Tracked, *, new_dtype: Any, **_: Any) -> Tracked:
         return wide
     if a.value.dtype.kind == "f":
         return rounded_to(wide, new, PRECISION.get(new.name, 1))
-    return settled(
-        wide.value, wide.magnitude, wide.quantum, wide.bound, 1, bits, wide.proven
-    )
+    return settled(wide.value, wide.magnitude, wide.quantum, wide.bound, 1, bits, wide.proven)
 
 
 # Rules that serve several primitives learn which one from its name.

@@ -261,9 +261,7 @@ class _Evaluator:
             carry = self.closed(params["body_jaxpr"], [*body, *carry])
         raise ValueError(f"reference: a while loop runs more than {_MOST_TRIPS} times")
 
-    def moved(
-        self, equation: Any, operands: Sequence[Tracked], data: Sequence[int]
-    ) -> Tracked:
+    def moved(self, equation: Any, operands: Sequence[Tracked], data: Sequence[int]) -> Tracked:
         """Moves value, magnitude and bound alike, all by JAX itself, unsharded."""
 
         def move(part: Callable[[Tracked], Array]) -> Array:

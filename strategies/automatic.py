@@ -32,9 +32,7 @@ def squared_matmul(x: jax.Array, w: jax.Array) -> jax.Array:
     dtypes=("f32", "bf16", "i32"),
 )
 @partial(jax.jit, static_argnames=("X", "Y"))
-def matmul_all_reduce(
-    x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y"
-) -> jax.Array:
+def matmul_all_reduce(x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y") -> jax.Array:
     """`x[B_X, D_Y], w[D_Y, F] -> out[B_X, F]`: every device of Y gets the whole sum."""
     return jax.lax.with_sharding_constraint(squared_matmul(x, w), P(X, None))
 
@@ -48,8 +46,6 @@ def matmul_all_reduce(
     dtypes=("f32", "bf16", "i32"),
 )
 @partial(jax.jit, static_argnames=("X", "Y"))
-def matmul_reduce_scatter(
-    x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y"
-) -> jax.Array:
+def matmul_reduce_scatter(x: jax.Array, w: jax.Array, *, X: str = "X", Y: str = "Y") -> jax.Array:
     """`x[B_X, D_Y], w[D_Y, F] -> out[B_X, F_Y]`: every device of Y gets its block of the sum."""
     return jax.lax.with_sharding_constraint(squared_matmul(x, w), P(X, Y))

@@ -108,7 +108,9 @@ def test_unknown_dtypes_are_refused() -> None:
 )
 def test_a_case_that_does_not_fit_its_contract_is_refused(text: str, message: str) -> None:
     mesh, dims, *rest = text.split("/")
-    case = parse_case("/".join([mesh, dims, *(rest or []), *([] if "auto" in rest else ["explicit"])]))
+    case = parse_case(
+        "/".join([mesh, dims, *(rest or []), *([] if "auto" in rest else ["explicit"])])
+    )
     with pytest.raises(CaseError) as error:
         case.check(CONTRACT)
     assert message in str(error.value)

@@ -19,7 +19,9 @@ def test_the_function_itself_comes_back_with_its_contract() -> None:
     def matmul(x: Any, w: Any, *, X: str = "X", Y: str = "Y") -> Any:
         return x @ w
 
-    decorate = contract(SIGNATURE, reference=reference, collectives=[all_reduce("Y", "out[B_X, F]")])
+    decorate = contract(
+        SIGNATURE, reference=reference, collectives=[all_reduce("Y", "out[B_X, F]")]
+    )
     assert decorate(matmul) is matmul
     assert str(matmul.contract.signature) == SIGNATURE  # type: ignore[attr-defined]
 
@@ -72,7 +74,8 @@ def test_every_float_input_is_differentiable_unless_the_contract_says_otherwise(
         ({"ints": {"x": "F"}}, "ints: expected a range, such as '0..E', end excluded"),
         (
             {"reference": lambda x: x},
-            f"reference takes 1 arrays (x); '{SIGNATURE}' has 2 inputs: give one parameter for each",
+            f"reference takes 1 arrays (x); '{SIGNATURE}' has 2 inputs: "
+            "give one parameter for each",
         ),
         ({"reference": 3}, "reference: expected a function; given 3"),
     ],

@@ -25,7 +25,9 @@ def test_a_signature_prints_as_it_is_written(text: str) -> None:
 
 
 def test_spaces_do_not_count() -> None:
-    assert parse_signature("x [ B_{dp , tp} ,D ]->y[D]") == parse_signature("x[B_{dp,tp}, D] -> y[D]")
+    assert parse_signature("x [ B_{dp , tp} ,D ]->y[D]") == parse_signature(
+        "x[B_{dp,tp}, D] -> y[D]"
+    )
 
 
 def test_axes_and_symbols_come_in_order_of_appearance() -> None:

@@ -83,11 +83,12 @@ def _within(
                 inside = None if times is None or trips is None else times * trips
             branch = conditional or opcode == "conditional"
             for attribute, callees in instruction.called.items():
-                # The condition is asked once more than the body runs.
-                once_more = attribute == "condition" and None not in (times, inside)
                 for callee in callees:
                     found = module.computation(callee, instruction)
-                    often = inside + times if once_more else inside
+                    often = inside
+                    # The condition is asked once more than the body runs.
+                    if attribute == "condition" and inside is not None and times is not None:
+                        often = inside + times
                     yield from _within(module, found.name, often, branch, dataflow)
 
 

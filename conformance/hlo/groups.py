@@ -61,7 +61,9 @@ def _mesh_groups(mesh: str, device_ids: str | None, over: str) -> tuple[Group, .
     sizes = {name: int(size) for name, size, _, _ in _AXIS.findall(mesh)}
     ids = list(range(math.prod(sizes.values())))
     if device_ids is not None:
-        found = _IOTA.fullmatch(device_ids) or re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?()", device_ids)
+        found = _IOTA.fullmatch(device_ids) or re.fullmatch(
+            r"\[([\d,]+)\](?:T\(([\d,]+)\))?()", device_ids
+        )
         if found is None:
             raise ValueError("unknown form of device ids")
         ids = (

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_ELIDED = re.compile(r"%?([\w.\-]+) = ([su](?:8|16|32|64))\[\d+\](?:\{[^}]*\})? constant\((\{\.\.\.\})\)")
+_ELIDED = re.compile(
+    r"%?([\w.\-]+) = ([su](?:8|16|32|64))\[\d+\](?:\{[^}]*\})? constant\((\{\.\.\.\})\)"
+)
 _COMPUTATIONS, _INSTRUCTIONS, _NAME, _LITERAL = 3, 2, 1, 8
 # s8, u8 and 16-bit tables are raw bytes in the proto; XLA makes none of them for positions.
 _ELEMENTS = {"s32": 4, "s64": 5, "u32": 6, "u64": 7}

@@ -219,7 +219,10 @@ def _frames(lines: list[str]) -> dict[int, tuple[str, int]]:
     for frame, text in tables.get("StackFrames", {}).items():
         location = re.search(r"file_location_id=(\d+)", text)
         place = tables.get("FileLocations", {}).get(int(location[1]) if location else 0, "")
-        file, line_number = re.search(r"file_name_id=(\d+)", place), re.search(r"\bline=(\d+)", place)
+        file, line_number = (
+            re.search(r"file_name_id=(\d+)", place),
+            re.search(r"\bline=(\d+)", place),
+        )
         if file and line_number and int(file[1]) in files:
             frames[frame] = (files[int(file[1])], int(line_number[1]))
     return frames

@@ -62,7 +62,9 @@ def _print_lowerings(verdicts: Sequence[Verdict], console: Console) -> None:
 def _cell(count: Count) -> str:
     if not count.compared:
         return "-"
-    return f"[bold red]{count.compared}/{count.failed}[/]" if count.failed else f"{count.compared}/0"
+    return (
+        f"[bold red]{count.compared}/{count.failed}[/]" if count.failed else f"{count.compared}/0"
+    )
 
 
 _LEGEND = "compared/failed, in cases; - where a check compared nothing"

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +68,8 @@ def programs(d: int) -> Iterator[tuple[str, Program]]:
 
     yield "sum_over_both_axes", (both_axes, [x], mesh)
 
-    def local(function: Callable[..., Any], out: P, inside: P = P("X", "Y")) -> Callable[..., Any]:
-        return jax.shard_map(function, in_specs=inside, out_specs=out, check_vma=False)
+    def local(function: Callable[..., Any], out: P) -> Callable[..., Any]:
+        return jax.shard_map(function, in_specs=P("X", "Y"), out_specs=out, check_vma=False)
 
     def every_kind(x: Any) -> Any:
         y = jax.lax.ppermute(x, "Y", [(j, (j - 1) % 4) for j in range(4)])
@@ -132,9 +131,7 @@ def compiled_text(program: Program, backend: str) -> str:
     for size in shape.values():
         count *= size
     auto = (jax.sharding.AxisType.Auto,) * len(shape)
-    mesh = jax.make_mesh(
-        tuple(shape.values()), tuple(shape), auto, devices=devices(backend, count)
-    )
+    mesh = jax.make_mesh(tuple(shape.values()), tuple(shape), auto, devices=devices(backend, count))
     with jax.set_mesh(mesh):
         placed = [
             jax.ShapeDtypeStruct(size, dtype, sharding=jax.sharding.NamedSharding(mesh, spec))
