@@ -97,7 +97,7 @@ def check_out_sharding(
         if not output.sharding.is_equivalent_to(want, output.ndim):
             problems.append(
                 f"expected {spec}, {_shown(want)}; observed {_shown(output.sharding)}, "
-                f"{_blocks(output)} different blocks of shape "
+                f"{_blocks(output)} distinct blocks, each "
                 f"{list(output.addressable_shards[0].data.shape)}"
             )
             continue
