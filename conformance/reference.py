@@ -22,7 +22,7 @@ from conformance.tracked import PRECISION, Array, Tracked, exactly, settled
 if TYPE_CHECKING:
     import jax
 
-_MOST_TRIPS = 100_000
+_MOST_TRIPS = 10_000
 # Which operands are data; the others say where it goes.
 _MOVES = {
     "gather": (0,),
@@ -195,7 +195,7 @@ class _Evaluator:
             self.look_for_kinks(name, operands, results)
             return results
         if name == "scan":
-            return self.scan(params, operands)
+            return self.scan(equation, operands)
         if name == "while":
             return self.loop(params, operands)
         if name == "cond":
@@ -233,15 +233,20 @@ class _Evaluator:
         constants = getattr(jaxpr, "consts", ())
         return self.run(getattr(jaxpr, "jaxpr", jaxpr), list(map(exactly, constants)), operands)
 
-    def scan(self, params: Mapping[str, Any], operands: list[Tracked]) -> list[Tracked]:
-        fixed, carried = params["num_consts"], params["num_carry"]
+    def scan(self, equation: Any, operands: list[Tracked]) -> list[Tracked]:
+        params, body = equation.params, equation.params["jaxpr"]
+        inner = getattr(body, "jaxpr", body)
+        # What is carried and what is scanned over shows in the ranks, in every version of JAX.
+        carried = sum(map(_same_rank, inner.outvars, equation.outvars))
+        scanned = len(operands) - sum(map(_same_rank, inner.invars, equation.invars))
+        fixed = len(operands) - scanned - carried
         constants, carry = operands[:fixed], operands[fixed : fixed + carried]
         sequences = operands[fixed + carried :]
         steps = range(params["length"])
         rows: list[list[Tracked]] = []
         for step in reversed(steps) if params["reverse"] else steps:
             here = [_row(one, step) for one in sequences]
-            results = self.closed(params["jaxpr"], [*constants, *carry, *here])
+            results = self.closed(body, [*constants, *carry, *here])
             carry = results[:carried]
             rows.append(results[carried:])
         if params["reverse"]:
@@ -302,6 +307,10 @@ class _Evaluator:
             self.precision_of(equation),
             known,
         )
+
+
+def _same_rank(inner: Any, outer: Any) -> bool:
+    return len(inner.aval.shape) == len(outer.aval.shape)
 
 
 def _needed(jaxpr: Any) -> list[Any]:
