@@ -101,7 +101,7 @@ def _explain(parsed: argparse.Namespace) -> Exit:
         dtype=parsed.dtype or contract.dtypes[0],
         axis_types=parsed.axis_types or contract.axis_types[0],
     )
-    for line in explain(candidate, case, parsed.backend, hlo=parsed.hlo):
+    for line in explain(candidate, case, parsed.backend, text=parsed.hlo):
         print(line)
     return Exit.OK
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
-from conformance import lowerings
+from conformance import hlo, lowerings
 from conformance.backends import get_backend
 from conformance.candidate import Candidate
 from conformance.case import Case
@@ -14,7 +15,7 @@ from conformance.observe import Raised, compile_forward
 from conformance.traffic import Flow, expected_flows, logical_axes
 
 
-def explain(candidate: Candidate, case: Case, backend: str, *, hlo: bool = False) -> Iterator[str]:
+def explain(candidate: Candidate, case: Case, backend: str, *, text: bool = False) -> Iterator[str]:
     """Local shapes; collectives with axes, bytes and source line; lowerings; memory; the HLO."""
     contract = candidate.contract
     case.check(contract)
@@ -44,12 +45,39 @@ def explain(candidate: Candidate, case: Case, backend: str, *, hlo: bool = False
     if reading.lowerings:
         yield "lowered"
         yield from (f"  {text}" for text in reading.lowerings)
-    yield f"instructions read: {program.module.instruction_count}"
+    yield f"schedule, of {program.module.instruction_count} instructions"
+    yield from _schedule(program.module, program.module.entry, "  ")
     if (memory := program.compiled.memory_analysis()) is not None:
         yield f"temporary memory: {memory.temp_size_in_bytes} B on each device"
-    if hlo:
+    if text:
         yield ""
         yield program.text
+
+
+def _schedule(module: hlo.Module, computation: hlo.Computation, indent: str) -> Iterator[str]:
+    """What computes or sends, in the order in which it runs; fusions and calls opened."""
+    for instruction in computation.instructions.values():
+        opcode = instruction.opcode
+        if opcode in ("fusion", "call", "while", "conditional"):
+            inner = indent
+            if opcode in ("while", "conditional"):
+                yield f"{indent}{opcode}"
+                inner = f"{indent}  "
+            for name in itertools.chain(*instruction.called.values()):
+                yield from _schedule(module, module.computation(name, instruction), inner)
+        elif opcode not in _SILENT:
+            source = hlo.source_of(module, instruction)
+            yield f"{indent}{opcode:<16} {instruction.shape!s:<14} {source}".rstrip()
+            if "replica_groups=" in instruction.attributes:
+                groups = map(list, hlo.groups_of(module, instruction))
+                yield f"{indent}{'':<16} among {' '.join(map(str, groups))}"
+
+
+# What only names, moves or shapes a value.
+_SILENT = {
+    *("parameter", "constant", "iota", "partition-id", "tuple", "get-tuple-element"),
+    *("bitcast", "copy", "convert", "broadcast"),
+}
 
 
 def _with_wire(flow: Flow) -> str:

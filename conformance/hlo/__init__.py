@@ -1,6 +1,6 @@
 """The reader of compiled HLO: text in, plain data out. It imports no JAX."""
 
-from conformance.hlo.collectives import CollectiveOp, collectives
+from conformance.hlo.collectives import CollectiveOp, collectives, groups_of, source_of
 from conformance.hlo.dataflow import Dataflow, Use
 from conformance.hlo.error import HloError
 from conformance.hlo.literals import with_tables
@@ -18,7 +18,9 @@ __all__ = [
     "Use",
     "collectives",
     "count_instructions",
+    "groups_of",
     "parse",
     "parse_shape",
+    "source_of",
     "with_tables",
 ]

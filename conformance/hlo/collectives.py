@@ -101,8 +101,7 @@ def _collective(
         if kind == "collective-permute":
             pairs = parse_pairs(instruction.attribute("source_target_pairs") or "")
         else:
-            printed = _GROUPS.search(instruction.attributes)
-            groups = parse_groups(printed[1] if printed else "", module.partitions)
+            groups = groups_of(module, instruction)
     except ValueError as error:
         raise instruction.error(str(error)) from None
     operands = tuple(
@@ -119,6 +118,12 @@ def _collective(
         instruction,
         source_of(module, instruction),
     )
+
+
+def groups_of(module: Module, instruction: Instruction) -> tuple[Group, ...]:
+    """The replica groups of a collective; raises `ValueError` for a form that is not known."""
+    printed = _GROUPS.search(instruction.attributes)
+    return parse_groups(printed[1] if printed else "", module.partitions)
 
 
 def _reducer(module: Module, instruction: Instruction) -> str:
