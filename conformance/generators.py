@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from conformance.case import Axis, Case
 from conformance.contracts import AxisTypes, Contract
 
+_T = TypeVar("_T")
 _EXTRA = "extra"
 _MULTIPLES = (1, 2, 3, 5, 4, 7)
 
@@ -26,26 +28,30 @@ def fixed_cases(
     """The two cases that every profile opens with, on at most `devices` devices.
 
     The first has a mesh of 2 x 3 and odd blocks; the second 4 x 2, devices shuffled and, where
-    the candidate can take it, axes renamed.
+    the candidate can take it, axes renamed. Sizes grow, up to eightfold, until the contract's
+    constraints hold.
     """
-    settings = ((2, 3, 2), (1, 3, 5, 7, 9, 11), 0), ((4, 2, 1), (2, 3, 1, 5, 4, 7), 1)
+    openings = ((2, 3, 2), (1, 3, 5, 7, 9, 11), 0), ((4, 2, 1), (2, 3, 1, 5, 4, 7), 1)
     opening = []
-    for index, (shape, multiples, other) in enumerate(settings):
+    for index, (shape, multiples, other) in enumerate(openings):
         mesh, free = [], devices
         for position, axis in enumerate(contract.axes):
             size = min(shape[position] if position < len(shape) else 1, free)
             free //= size
             mesh.append(Axis(axis, (size,)))
-        opening.append(
+        scaled = (_sized(contract, mesh, [n * scale for n in multiples]) for scale in range(1, 9))
+        candidates = (
             Case(
                 tuple(mesh),
-                _sized(contract, mesh, multiples),
+                dims,
                 dtype=contract.dtypes[index % len(contract.dtypes)],
                 axis_types=axis_types,
                 order=7 * other,
                 names=other if renames else 0,
             )
+            for dims in scaled
         )
+        opening += [*itertools.islice((c for c in candidates if _admits(contract, c)), 1)]
     return tuple(opening)
 
 
@@ -55,27 +61,26 @@ def cases(
 ) -> Case:
     """Any case that the contract admits, on at most `devices` devices.
 
-    Each axis is an integer of its own, with 2 simpler than 1, so that a failing case shrinks to
-    the smallest mesh; two thirds of the meshes have no axis of size 1.
+    Each axis is an integer of its own, with 2 simpler than 1, and every case is made of equally
+    many choices: so a failing case shrinks to the smallest mesh and sizes. Two thirds of the
+    meshes have no axis of size 1.
     """
     with_unit_axes = draw(st.integers(0, 2)) == 2
     mesh, free = [], devices
     for left, name in reversed(list(enumerate(contract.axes))):
-        most = free // 2**left
-        size = draw(_axis_size(most, with_unit_axes))
+        sizes = _sizes(free // 2**left, with_unit_axes)
+        size = _pick(draw(_CHOICE), sizes)
         free //= size
-        parts = draw(st.sampled_from(_splits(size))) if renames else (size,)
-        mesh.append(Axis(name, parts))
-    mesh.reverse()
-    mesh = draw(st.permutations(mesh))
-    if free >= 2 and draw(st.integers(0, 3)) == 3:
-        extra = Axis(_EXTRA, (draw(st.integers(2, free)),), extra=True)
-        mesh.insert(draw(st.integers(0, len(mesh))), extra)
-    count = len(contract.signature.symbols)
-    multiples = draw(st.permutations(_MULTIPLES)) if count else ()
+        split = _pick(draw(_CHOICE), _splits(size))
+        mesh.append(Axis(name, split if renames else (size,)))
+    mesh = draw(st.permutations(mesh[::-1]))
+    extra, size, place = (draw(_CHOICE) for _ in range(3))
+    if free >= 2 and extra % 4 == 3:
+        size = _pick(size, range(2, free + 1))
+        mesh.insert(place % (len(mesh) + 1), Axis(_EXTRA, (size,), extra=True))
     return Case(
         tuple(mesh),
-        _sized(contract, mesh, multiples),
+        _sized(contract, mesh, draw(st.permutations(_MULTIPLES))),
         dtype=draw(st.sampled_from(contract.dtypes)),
         axis_types=axis_types,
         order=draw(st.integers(0, 9)),
@@ -97,7 +102,7 @@ def drawn_cases(
 
     @with_seed(seed)
     @settings(
-        max_examples=4 * count,
+        max_examples=8 * count,
         database=None,
         deadline=None,
         phases=(Phase.generate,),
@@ -105,18 +110,27 @@ def drawn_cases(
     )
     @given(cases(contract, axis_types, devices, renames))
     def collect(case: Case) -> None:
-        if all(expression.evaluate(case.sizes) for expression in contract.where):
+        if _admits(contract, case):
             found.setdefault(case)
 
     collect()
     return tuple(found)[:count]
 
 
-def _axis_size(most: int, with_unit_axes: bool) -> st.SearchStrategy[int]:
-    if most < 2:
-        return st.just(1)
-    sizes = st.integers(2, most)
-    return st.one_of(sizes, st.just(1)) if with_unit_axes else sizes
+def _admits(contract: Contract, case: Case) -> bool:
+    return all(expression.evaluate(case.sizes) for expression in contract.where)
+
+
+_CHOICE = st.integers(0, 11)
+
+
+def _pick(choice: int, options: Sequence[_T]) -> _T:
+    """One of any number of options, the first ones simplest, by one and the same choice."""
+    return options[choice % len(options)]
+
+
+def _sizes(most: int, with_unit_axes: bool) -> list[int]:
+    return [*range(2, most + 1), *([1] if with_unit_axes or most < 2 else [])]
 
 
 def _splits(size: int) -> list[tuple[int, ...]]:

@@ -1,0 +1,202 @@
+"""`verify` on candidates that are broken by hand: exactly the stated checks turn red."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from conformance import (
+    BackendError,
+    CaseError,
+    UsageError,
+    assert_conforms,
+    parse_case,
+    verify,
+)
+from conformance.backends import get_backend
+from conformance.candidate import as_candidate
+from conformance.engine import profile_cases
+from strategies.tensor_parallel import mlp, mlp_reference, mlp_shard_map
+
+Local = Callable[..., Any]
+
+
+def mlp_of(local: Local, out: Callable[[str, str], P] = lambda dp, tp: P(dp, None)) -> Any:
+    """A `shard_map` MLP whose body, and output spec, are given."""
+
+    def candidate(x: Any, w_up: Any, w_down: Any, *, dp: str = "dp", tp: str = "tp") -> Any:
+        return jax.shard_map(
+            partial(local, dp=dp, tp=tp),
+            in_specs=(P(dp, None), P(None, tp), P(tp, None)),
+            out_specs=out(dp, tp),
+            check_vma=False,
+        )(x, w_up, w_down)
+
+    return candidate
+
+
+def partial_sum(x: Any, w_up: Any, w_down: Any) -> Any:
+    return jax.nn.relu(x @ w_up) @ w_down
+
+
+def sound(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    return jax.lax.psum(partial_sum(x, w_up, w_down), tp)
+
+
+def over_another_axis(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    return jax.lax.psum(partial_sum(x, w_up, w_down), dp)
+
+
+def not_summed(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    return partial_sum(x, w_up, w_down)
+
+
+def gathered_output(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    out = jax.lax.psum(partial_sum(x, w_up, w_down), tp)
+    return jax.lax.all_gather(out, dp, axis=0, tiled=True)
+
+
+def gathered_and_sliced_back(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    whole = jax.lax.all_gather(w_up, tp, axis=1, tiled=True)
+    width = w_up.shape[1]
+    w_up = jax.lax.dynamic_slice_in_dim(whole, jax.lax.axis_index(tp) * width, width, 1)
+    return jax.lax.psum(partial_sum(x, w_up, w_down), tp)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "red"),
+    [
+        pytest.param(mlp_of(sound), set(), id="sound"),
+        pytest.param(
+            mlp_of(over_another_axis), {"values", "replicas", "collectives"}, id="another axis"
+        ),
+        pytest.param(mlp_of(not_summed), {"values", "replicas", "collectives"}, id="no psum"),
+        pytest.param(
+            mlp_of(gathered_output, lambda dp, tp: P(None, None)),
+            {"out_sharding", "collectives"},
+            id="output replicated",
+        ),
+        pytest.param(mlp_of(gathered_and_sliced_back), {"collectives"}, id="gather and slice"),
+    ],
+)
+def test_a_fault_turns_the_stated_checks_red_and_no_others(candidate: Any, red: set[str]) -> None:
+    verdict = verify(candidate, mlp, profile="smoke")
+    assert {failure.check for failure in verdict.failures} == red
+    assert verdict.ok == (not red)
+    # What is red is red in most cases, not in a lucky one.
+    for check in red:
+        assert verdict.counts[check].failed >= verdict.counts[check].compared // 2
+
+
+def test_messages_name_axes_bytes_and_source_line() -> None:
+    case = parse_case("dp=2,tp=3/B=2,D=3,F=15")
+    verdict = verify(mlp_of(over_another_axis), mlp, cases=[case])
+    said = {failure.check: failure.message for failure in verdict.failures}
+    assert said["collectives"].startswith(
+        "expected all-reduce over tp, 12 B of f32; observed all-reduce over dp, 12 B of f32 "
+        "(test_engine.py:"
+    )
+    assert said["collectives"].endswith(", in psum)")
+    assert said["values"].startswith("out[0, 0] is ")
+    assert "differs between its copies on" in said["replicas"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "check", "message"),
+    [
+        (lambda x, a, b: (x, x), "values", "expected one array; returned a tuple of 2"),
+        (lambda x, a, b: {"out": x}, "values", "expected one array; returned PyTreeDef"),
+        (lambda x, a, b: x[:1], "values", "out is float32[1, 3], expected float32[2, 3]"),
+        (
+            lambda x, a, b: mlp_reference(x, a, b).astype(jnp.int32),
+            "values",
+            "out is int32[2, 3], expected float32[2, 3]",
+        ),
+        (lambda x, a, b: x.nothing, "runs", "raised while it was traced: AttributeError"),
+    ],
+)
+def test_a_candidate_of_another_form_fails(candidate: Any, check: str, message: str) -> None:
+    verdict = verify(candidate, mlp, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")])
+    said = {failure.check: failure.message for failure in verdict.failures}
+    assert said[check].startswith(message)
+
+
+def test_after_it_raised_nothing_else_is_compared() -> None:
+    verdict = verify(lambda x, a, b: x.nothing, mlp, profile="smoke")
+    assert {check for check, count in verdict.counts.items() if count.compared} == {"runs"}
+    assert not verdict.ok
+
+
+def test_one_program_is_compiled_once_for_several_sets_of_data() -> None:
+    traced = []
+
+    def counted(x: Any, w_up: Any, w_down: Any, *, dp: str = "dp", tp: str = "tp") -> Any:
+        traced.append(x.shape)
+        return mlp_of(sound)(x, w_up, w_down, dp=dp, tp=tp)
+
+    cases = [parse_case(f"dp=2,tp=3/B=2,D=3,F=15/seed={seed}") for seed in range(5)]
+    verdict = verify(counted, mlp, cases=cases)
+    assert (len(traced), verdict.cases) == (1, 5)
+    assert (verdict.counts["values"].compared, verdict.counts["collectives"].compared) == (5, 1)
+
+
+@pytest.mark.parametrize(("profile", "programs"), [("smoke", 4), ("default", 22)])
+def test_a_profile_has_its_cases_for_each_axis_type(profile: Any, programs: int) -> None:
+    candidate = as_candidate(mlp_shard_map)
+    cases = list(profile_cases(candidate, get_backend("cpu"), profile, 0))
+    for kind in ("auto", "explicit"):
+        mine = [case for case in cases if case.axis_types == kind]
+        assert len({case.program for case in mine}) == programs
+    floats = {case.program for case in cases if case.dtype != "i32"}
+    assert floats == {case.program for case in cases if case.data == "real"}
+
+
+def test_progress_is_told_each_case() -> None:
+    seen: list[Any] = []
+    cases = [parse_case(f"dp={n},tp=2/B=4,D=3,F=4") for n in (1, 2)]
+    verify(mlp, cases=cases, progress=seen.append)
+    assert seen == cases
+
+
+def test_assert_conforms_raises_with_every_failure() -> None:
+    assert_conforms(mlp, profile="smoke")
+    with pytest.raises(AssertionError) as error:
+        assert_conforms(mlp_of(not_summed), mlp, profile="smoke")
+    said = str(error.value)
+    for check in ("values", "replicas", "collectives"):
+        assert f"\n{check}: " in said
+    assert "Replay: conformance replay '" in said
+
+
+@pytest.mark.parametrize(
+    ("case", "error", "message"),
+    [
+        ("dp=2/B=2,D=3,F=4", CaseError, "lacks axis 'tp'"),
+        ("dp=2,tp=3/B=3,D=3,F=3", CaseError, "give a multiple of 2"),
+        ("dp=4,tp=4/B=4,D=3,F=4", BackendError, "the mesh needs 16 devices"),
+        ("dp=2,tp=3/B=2,D=3,F=3/explicit", CaseError, "the contract admits auto"),
+        ("dp=2,tp=3/B=2,D=3,F=3/f16", CaseError, "the contract admits f32, bf16, i32"),
+    ],
+)
+def test_a_case_that_cannot_be_is_refused(case: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        verify(mlp, cases=[parse_case(case)])
+
+
+def test_an_unknown_profile_or_no_contract_is_refused() -> None:
+    with pytest.raises(UsageError, match="profile 'all' is none of smoke, default, nightly"):
+        verify(mlp, profile="all")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="has no contract"):
+        verify(mlp_reference)
+
+
+def test_a_wrong_axis_is_seen_among_axes_of_equal_size() -> None:
+    case = parse_case("dp=3,tp=3/B=3,D=5,F=3/i32")
+    verdict = verify(mlp_of(over_another_axis), mlp, cases=[case])
+    assert {f.check for f in verdict.failures} == {"values", "replicas", "collectives"}
+    np.testing.assert_equal(verdict.numbers, {"exact": 1})
