@@ -48,7 +48,9 @@ def as_candidate(
     if not callable(function):
         raise UsageError(f"candidate: expected a function; given {function!r}")
     if name is None:
-        name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+        name = _name(function)
+        if contract is not None and hasattr(contract, "__qualname__"):
+            name = f"{name}~{_name(contract)}"
     held = function if contract is None else contract
     found = held if isinstance(held, Contract) else getattr(held, "contract", None)
     if not isinstance(found, Contract):
@@ -63,6 +65,14 @@ def as_candidate(
     return Candidate(name, function, found)
 
 
+def _name(function: Callable[..., Any]) -> str:
+    """What `load` takes to find the function again, where it is a module's own."""
+    module, name = function.__module__, getattr(function, "__qualname__", repr(function))
+    if module.startswith(f"{STRATEGIES}."):
+        return f"{module.removeprefix(f'{STRATEGIES}.')}.{name}"
+    return f"{module}:{name}"
+
+
 def load(name: str, like: str | None = None) -> Candidate:
     """Loads `package.module:function`, or a strategy such as `tensor_parallel.mlp`.
 
@@ -70,15 +80,17 @@ def load(name: str, like: str | None = None) -> Candidate:
     """
     contract = None if like is None else load(like).contract
     module_name, colon, attribute = name.partition(":")
+    shown = name if like is None else f"{name}~{like}"
     if not colon:
-        return _load_strategy(name, contract)
+        found = _load_strategy(name)
+        return found if contract is None else Candidate(shown, found.function, contract)
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     module = _import(module_name, name)
     function = getattr(module, attribute, None)
     if function is None:
         raise UsageError(f"{name}: module {module_name!r} has no {attribute!r}")
-    return as_candidate(function, contract, name)
+    return as_candidate(function, contract, shown)
 
 
 def strategies() -> Iterator[Candidate]:
@@ -91,14 +103,12 @@ def strategies() -> Iterator[Candidate]:
                 yield Candidate(f"{info.name}.{attribute}", value, value.contract)
 
 
-def _load_strategy(name: str, contract: Contract | None) -> Candidate:
+def _load_strategy(name: str) -> Candidate:
     wanted = name.removeprefix(f"{STRATEGIES}.")
     known = list(strategies())
     for candidate in known:
         if candidate.name == wanted:
-            return (
-                candidate if contract is None else Candidate(wanted, candidate.function, contract)
-            )
+            return candidate
     raise UsageError(
         f"unknown strategy {name!r}; the strategies are {', '.join(c.name for c in known)}; "
         "a function of your own is package.module:function"

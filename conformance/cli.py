@@ -152,7 +152,7 @@ def _console() -> Console:
     from rich.console import Console
 
     # A pipe has no width of its own; a table that is folded there is of no use.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+    width = None if sys.stdout.isatty() else 160
     return Console(width=width, highlight=False)
 
 

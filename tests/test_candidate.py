@@ -20,7 +20,7 @@ def fixed(x: Any) -> Any:
 def test_a_function_is_held_to_its_own_contract() -> None:
     candidate = as_candidate(same)
     assert candidate.contract is same.contract  # type: ignore[attr-defined]
-    assert candidate.name.endswith("test_candidate.same")
+    assert candidate.name.endswith("test_candidate:same")
     assert candidate.renames
     assert candidate.keywords({"X": ("a", "b")}) == {"X": ("a", "b")}
 
@@ -52,6 +52,12 @@ def test_what_is_no_function_or_contract_is_refused(
         as_candidate(function, given)
 
 
+def test_a_function_held_to_a_strategy_says_so_in_its_name() -> None:
+    mlp = load("tensor_parallel.mlp").function
+    assert as_candidate(mlp).name == "tensor_parallel.mlp"
+    assert as_candidate(fixed, same).name == f"{__name__}:fixed~{__name__}:same"
+
+
 def test_a_function_that_does_not_fit_the_contract_is_refused() -> None:
     with pytest.raises(ContractError, match="takes 0 arrays"):
         Candidate("mine", lambda: 0, same.contract)  # type: ignore[attr-defined]
@@ -76,7 +82,7 @@ def test_a_function_of_the_current_folder_is_loaded(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     candidate = load("mine_here:f", like="tensor_parallel.mlp")
-    assert candidate.name == "mine_here:f"
+    assert candidate.name == "mine_here:f~tensor_parallel.mlp"
     assert candidate.contract is load("tensor_parallel.mlp").contract
     with pytest.raises(UsageError, match="mine_here:f has no contract"):
         load("mine_here:f")

@@ -1,0 +1,55 @@
+import io
+
+from rich.console import Console
+
+from conformance import parse_case
+from conformance.checks import Finding
+from conformance.report.terminal import print_verdicts, summary
+from conformance.verdict import Verdict, judge
+
+CASE = parse_case("X=2/B=2")
+
+
+def judged(name: str, *findings: tuple[str, Finding]) -> Verdict:
+    return judge(name, "cpu", [CASE], [(CASE, check, finding) for check, finding in findings], 0.25)
+
+
+GOOD = judged("good", ("values", Finding(1, numbers={"exact": 2})), ("replicas", Finding(0)))
+SLICED = judged("sliced", ("collectives", Finding(1, lowered=("as a slice: 2.0x",))))
+BAD = judged("bad[1]", ("values", Finding(1, ("off",), {"bounded": 1})))
+
+
+def printed(*verdicts: Verdict) -> str:
+    console = Console(file=io.StringIO(), width=160, highlight=False)
+    print_verdicts(verdicts, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def row(text: str, name: str) -> list[str]:
+    return next(line for line in text.splitlines() if line.strip().startswith(name)).split()
+
+
+def test_the_table_shows_what_was_compared_and_what_failed() -> None:
+    text = printed(GOOD, SLICED, BAD)
+    assert row(text, "strategy") == [
+        *("strategy", "backend", "cases", "runs", "values"),
+        *("out_sharding", "replicas", "collectives", "verdict"),
+    ]
+    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", "-", "-", "-", "conforms"]
+    assert row(text, "sliced")[-1] == "lowered"
+    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", "-", "-", "-", "failed"]
+
+
+def test_lowerings_and_failures_are_told_in_full() -> None:
+    text = printed(GOOD, SLICED, BAD)
+    assert "sliced: as a slice: 2.0x  (1 programs)" in text
+    assert "FAILED values: off" in text
+    assert "Replay: conformance replay 'bad[1]@X=2/B=2/f32/auto'" in text
+
+
+def test_the_last_line_sums_up() -> None:
+    assert printed(GOOD, BAD).splitlines()[-1] == summary([GOOD, BAD])
+    assert summary([GOOD, SLICED, BAD]) == (
+        "1 conforms, 1 lowered, 1 failed; arrays compared: 1 bounded, 2 exact; 0.8 s"
+    )
+    assert summary([]).startswith("nothing ran; arrays compared: none")

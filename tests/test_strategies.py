@@ -1,0 +1,70 @@
+"""Every strategy against its contract, and what a contract cannot say."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from conformance import verify
+from conformance.backends import get_backend
+from conformance.candidate import strategies
+from conformance.engine import profile_cases
+from strategies import automatic, tensor_parallel
+
+CANDIDATES = {candidate.name: candidate for candidate in strategies()}
+ITEMS = [
+    pytest.param(name, kind, id=f"{name}-{kind}")
+    for name, candidate in CANDIDATES.items()
+    for kind in candidate.contract.axis_types
+]
+
+
+@pytest.mark.parametrize(("name", "axis_types"), ITEMS)
+def test_a_strategy_conforms(name: str, axis_types: str, pytestconfig: pytest.Config) -> None:
+    candidate = CANDIDATES[name]
+    profile = pytestconfig.getoption("--conformance-profile")
+    seed = pytestconfig.getoption("--conformance-seed")
+    cases = [
+        case
+        for case in profile_cases(candidate, get_backend("cpu"), profile, seed)
+        if case.axis_types == axis_types
+    ]
+    verdict = verify(candidate, cases=cases)
+    assert verdict.ok, str(verdict)
+    # A green verdict is worth what was compared.
+    for check in ("runs", "values", "out_sharding"):
+        assert verdict.counts[check].compared == len(cases)
+    assert verdict.counts["collectives"].compared == len({case.program for case in cases})
+    assert verdict.numbers["exact"] == sum(case.data == "exact" for case in cases)
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_strategy_states_its_gradient_or_that_there_is_none(name: str) -> None:
+    contract = CANDIDATES[name].contract
+    assert (contract.gradient is not None) != (contract.differentiable == ())
+
+
+def test_three_spellings_of_the_mlp_have_one_contract() -> None:
+    forms = (tensor_parallel.mlp, tensor_parallel.mlp_explicit, tensor_parallel.mlp_shard_map)
+    stated = [form.contract for form in forms]
+    assert len({(c.signature, c.reference, c.collectives, c.gradient) for c in stated}) == 1
+    assert [c.axis_types for c in stated] == [("auto",), ("explicit",), ("auto", "explicit")]
+
+
+def test_the_matmul_of_the_chapter_compiles_ahead_of_time() -> None:
+    mesh = jax.make_mesh((4, 2), ("X", "Y"), (jax.sharding.AxisType.Auto,) * 2)
+    compiled = automatic.ahead_of_time(mesh)
+    random = np.random.RandomState(0)
+    # Squares of -1, 0 and 1 times the same, 2048 of them: exact in the accumulator's float32.
+    x = random.randint(-1, 2, (8, 2048)).astype(jnp.bfloat16)
+    w = random.randint(-1, 2, (2048, 8192)).astype(jnp.bfloat16)
+    w[np.arange(2048) % 16 != 0] = 0  # 128 terms at most: exact in bfloat16 too
+    out = compiled(
+        jax.device_put(x, NamedSharding(mesh, P("X", "Y"))),
+        jax.device_put(w, NamedSharding(mesh, P("Y", None))),
+    )
+    assert out.sharding.is_equivalent_to(NamedSharding(mesh, P("X", "Y")), 2)
+    wanted = np.square(x.astype(np.float32)) @ w.astype(np.float32)
+    np.testing.assert_array_equal(np.asarray(out).astype(np.float32), wanted)
