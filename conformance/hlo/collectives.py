@@ -22,6 +22,11 @@ KINDS = (
     "collective-broadcast",
 )
 _LOOKS_COLLECTIVE = ("all-", "reduce-scatter", "collective-", "ragged-all")
+# Most of all instructions: neither do they send anything nor call what might.
+_PLAIN = frozenset(
+    {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "copy", "convert"}
+    | {"add", "subtract", "multiply", "divide", "maximum", "broadcast", "reshape", "dot"}
+)
 _REDUCERS = {
     "add": "sum",
     "maximum": "max",
@@ -31,6 +36,9 @@ _REDUCERS = {
     "or": "or",
 }
 _CALLING = ("fusion", "call", "while", "conditional", "async-start", "custom-call")
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
+_OPERATION = re.compile(r'op_name="([^"]*)"')
 # A mesh form may hold a comma and a list of devices of its own.
 _GROUPS = re.compile(
     r"replica_groups=(mesh\[[^\]]*\](?:, ?device_ids=\(\S*\))? ?\{[^}]*\}|\S+?)(?:, |$)"
@@ -70,6 +78,8 @@ def _within(
 ) -> Iterator[CollectiveOp]:
     for instruction in module.computations[computation].instructions.values():
         opcode = instruction.opcode
+        if opcode in _PLAIN:
+            continue
         if opcode.startswith(_LOOKS_COLLECTIVE):
             kind = opcode.removesuffix("-start")
             if kind in KINDS:
@@ -104,9 +114,7 @@ def _collective(
             groups = groups_of(module, instruction)
     except ValueError as error:
         raise instruction.error(str(error)) from None
-    operands = tuple(
-        module.operand(instruction, index).shape for index in range(len(instruction.operands))
-    )
+    operands = tuple(operand.shape for operand in module.operands(instruction))
     return CollectiveOp(
         kind,
         groups,
@@ -134,15 +142,14 @@ def _reducer(module: Module, instruction: Instruction) -> str:
 
 def source_of(module: Module, instruction: Instruction) -> str:
     """Where in the user's code an instruction comes from: `mlp.py:31, in psum`."""
-    frame = re.search(r"stack_frame_id=(\d+)", instruction.rest)
+    frame = _FRAME.search(instruction.rest)
     place = module.frames.get(int(frame[1])) if frame else None
     if place is None:
-        file = re.search(r'source_file="([^"]*)"', instruction.rest)
-        line = re.search(r"source_line=(\d+)", instruction.rest)
-        place = (file[1], int(line[1])) if file and line else None
-    operation = re.search(r'op_name="([^"]*)"', instruction.rest)
+        found = _SOURCE.search(instruction.rest)
+        place = (found[1], int(found[2])) if found else None
+    operation = _OPERATION.search(instruction.rest)
     within = operation[1].rpartition("/")[2] if operation else ""
     if place is None:
         return f"in {within}" if within else ""
-    at = f"{re.split(r'[/]', place[0])[-1]}:{place[1]}"
+    at = f"{place[0].rpartition('/')[2]}:{place[1]}"
     return f"{at}, in {within}" if within else at

@@ -148,8 +148,8 @@ class Dataflow:
         if at.opcode in ("parameter", "get-tuple-element", "while", "conditional"):
             return None
         operands = []
-        for index in range(len(at.operands)):
-            values = self._values(self.module.operand(at, index), position)
+        for operand in self.module.operands(at):
+            values = self._values(operand, position)
             if values is None:
                 return None
             operands.append(values)

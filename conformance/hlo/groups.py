@@ -5,6 +5,7 @@ Names of axes in the text are XLA's own and often invented; only the numbers are
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -18,6 +19,7 @@ _MESH = re.compile(r"mesh\[([^\]]*)\](?:, ?device_ids=\(([^)]*\)?)\))? ?\{([^}]*
 _AXIS = re.compile(r"'([^']+)'(?:=(\d+))?(?::\((\d+)\)(\d+))?")
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_groups(text: str, partitions: int) -> tuple[Group, ...]:
     """The groups in the order of the text; an empty list is one group of all partitions.
 
@@ -36,6 +38,7 @@ def parse_groups(text: str, partitions: int) -> tuple[Group, ...]:
     raise ValueError("unknown form of replica groups")
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_pairs(text: str) -> tuple[tuple[int, int], ...]:
     """Source and target of each send; raises `ValueError` for a form that is not known."""
     if not re.fullmatch(r"\{(\{\d+,\d+\},?)*\}", text):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conformance.hlo.error import HloError
 from conformance.hlo.shapes import Shape, parse_shape
@@ -22,6 +22,9 @@ _CALLED = re.compile(
     r"\b(calls|to_apply|body|condition|branch_computations|true_computation|false_computation"
     r"|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
 )
+_FILE = re.compile(r'^(\d+) "(.*)"$', re.MULTILINE)
+_LOCATION = re.compile(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", re.MULTILINE)
+_FRAME = re.compile(r"^(\d+) \{file_location_id=(\d+)", re.MULTILINE)
 _CALLEE = re.compile(r"[\w.\-]+")
 
 
@@ -59,7 +62,9 @@ class Instruction(NamedTuple):
     @property
     def called(self) -> Mapping[str, tuple[str, ...]]:
         """The computations that it calls, by the name of the attribute."""
-        return {key: tuple(_CALLEE.findall(v)) for key, v in _CALLED.findall(self.attributes)}
+        # Metadata, which may hold any text of the user's, comes after them.
+        before, _, _ = self.rest.partition(", metadata=")
+        return {key: tuple(_CALLEE.findall(v)) for key, v in _CALLED.findall(before)}
 
     def attribute(self, name: str) -> str | None:
         """The text of an attribute's value up to the next comma that is not in brackets."""
@@ -83,6 +88,9 @@ class Instruction(NamedTuple):
         return HloError(message, self.line_number, head)
 
     def _operands_end(self) -> int:
+        first = self.rest.find(")")
+        if first >= 0 and "(" not in self.rest[:first]:
+            return first
         depth = 1
         for found in re.finditer(r"[()]", self.rest):
             depth += 1 if found.group() == "(" else -1
@@ -118,18 +126,25 @@ class Module:
             raise caller.error(f"there is no computation {name!r}")
         return found
 
+    def operands(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        """The instructions that give the operands; raises `HloError` where one is not there."""
+        known = self.computations[instruction.computation].instructions
+        try:
+            return tuple([known[name] for name in instruction.operands])
+        except KeyError as missing:
+            raise instruction.error(f"there is no operand {missing}") from None
+
     def operand(self, instruction: Instruction, index: int) -> Instruction:
-        """The instruction that gives an operand; raises `HloError` where there is none."""
-        operands = instruction.operands
-        names = self.computations[instruction.computation].instructions
-        if index >= len(operands) or operands[index] not in names:
+        """The instruction that gives one operand; raises `HloError` where there is none."""
+        operands = self.operands(instruction)
+        if index >= len(operands):
             raise instruction.error(f"there is no operand {index}")
-        return names[operands[index]]
+        return operands[index]
 
 
 def count_instructions(text: str) -> int:
     """How many instructions the text prints, counted without parsing it."""
-    return sum(line.startswith(("  %", "  ROOT %")) for line in text.split("\n"))
+    return text.count("\n  %") + text.count("\n  ROOT %")
 
 
 def parse(text: str) -> Module:
@@ -149,7 +164,10 @@ def parse(text: str) -> Module:
     root: Instruction | None = None
     count = 0
     match = _HEAD.match
-    for number, line in _whole_lines(lines):
+    numbered = enumerate(lines, 1)
+    for number, line in numbered:
+        while line.count('"') % 2:
+            line = _joined(number, line, numbered)
         if name is not None and line.startswith("  "):
             found = match(line)
             if found is None:
@@ -186,43 +204,30 @@ def parse(text: str) -> Module:
         computations[entry],
         int(partitions[1]) if partitions else 1,
         count,
-        _frames(lines),
+        _frames(text),
     )
 
 
-def _whole_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Numbered lines; one whose string goes on in the next lines is joined with them."""
-    numbered = enumerate(lines, 1)
-    for number, line in numbered:
-        while line.count('"') % 2:
-            _, more = next(numbered, (0, None))
-            if more is None:
-                raise HloError("expected a closing quote; the text is cut off", number, line)
-            line = f"{line}\n{more}"
-        yield number, line
+def _joined(number: int, line: str, following: Iterator[tuple[int, str]]) -> str:
+    """A line whose string goes on in the next one, with the next one."""
+    _, more = next(following, (0, None))
+    if more is None:
+        raise HloError("expected a closing quote; the text is cut off", number, line)
+    return f"{line}\n{more}"
 
 
-def _frames(lines: list[str]) -> dict[int, tuple[str, int]]:
+def _frames(text: str) -> dict[int, tuple[str, int]]:
     """File and line of each stack frame, from the tables that precede the computations."""
-    tables: dict[str, dict[int, str]] = {}
-    title = ""
-    for line in lines[1:]:
-        if line.endswith("{"):
-            break
-        number, _, rest = line.partition(" ")
-        if number.isdecimal():
-            tables.setdefault(title, {})[int(number)] = rest
-        elif line:
-            title = line
-    files = {n: text.strip('"') for n, text in tables.get("FileNames", {}).items()}
+
+    def table(title: str, row: re.Pattern[str]) -> list[Any]:
+        _, _, after = text.partition(f"\n{title}\n")
+        return row.findall(after.partition("\n\n")[0])
+
+    files = dict(table("FileNames", _FILE))
+    places = {number: (file, line) for number, file, line in table("FileLocations", _LOCATION)}
     frames = {}
-    for frame, text in tables.get("StackFrames", {}).items():
-        location = re.search(r"file_location_id=(\d+)", text)
-        place = tables.get("FileLocations", {}).get(int(location[1]) if location else 0, "")
-        file, line_number = (
-            re.search(r"file_name_id=(\d+)", place),
-            re.search(r"\bline=(\d+)", place),
-        )
-        if file and line_number and int(file[1]) in files:
-            frames[frame] = (files[int(file[1])], int(line_number[1]))
+    for number, location in table("StackFrames", _FRAME):
+        file, line = places.get(location, ("", "0"))
+        if file in files:
+            frames[int(number)] = files[file], int(line)
     return frames
