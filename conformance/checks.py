@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 LAWS: Mapping[str, str] = {
     "runs": "the candidate traces, compiles and returns",
-    "values": "structure, shape, dtype and every element equal the reference's",
+    "values": "structure, shape, dtype and every element are the reference's, up to rounding",
     "out_sharding": "every output lies on the devices where its spec says",
     "replicas": "all copies of replicated data are bit-equal",
+    "gradients": "every input cotangent equals the reference's and lies where its input does",
     "collectives": "kind, axes, dtype and bytes of all that is sent are the contract's",
 }
 """Every check and its law, in the order of reports."""
@@ -51,7 +52,12 @@ class Finding:
 def check_values(
     specs: Sequence[ArraySpec], expected: Sequence[Expected], returned: Any
 ) -> Finding:
-    """Structure, shape, dtype and elements: equal where proven exact, else within the bound."""
+    """Structure, shape, dtype, and elements within the bound of what arithmetic may round.
+
+    `numbers` counts how: "exact" where no order of summation rounds and all is equal, "rounded"
+    where it could be equal and is only near (it scales before it sums, as gradients under
+    `check_vma=False` do), "bounded", "unproven", or "at a kink" where there is nothing to compare.
+    """
     outputs = as_outputs(specs, returned)
     if isinstance(outputs, str):
         return Finding(1, (outputs,))
@@ -67,13 +73,16 @@ def check_values(
         if want.kink:
             numbers["at a kink"] = numbers.get("at a kink", 0) + 1
             continue
-        how = "exact" if want.exact else "bounded" if want.bound is not None else "unproven"
-        numbers[how] = numbers.get(how, 0) + 1
         got = np.asarray(output).astype(want.value.dtype)
-        wrong = ~_agree(got, want)
-        if wrong.any():
-            problems.append(_mismatch(spec.name, got, want, wrong, how))
-    compared = len(problems) + sum(n for how, n in numbers.items() if how != "at a kink")
+        equal = _equal(got, want.value)
+        right = equal | _near(got, want)
+        how = "unproven" if want.bound is None else "exact" if want.exact else "bounded"
+        if not right.all():
+            problems.append(_mismatch(spec.name, got, want, ~right, how))
+        elif how == "exact" and not equal.all():
+            how = "rounded"
+        numbers[how] = numbers.get(how, 0) + 1
+    compared = sum(n for how, n in numbers.items() if how != "at a kink") + len(problems)
     reason = "" if compared else "every output was at a kink"
     return Finding(compared, tuple(problems), numbers, reason=reason)
 
@@ -96,8 +105,8 @@ def check_out_sharding(
         want = jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings))
         if not output.sharding.is_equivalent_to(want, output.ndim):
             problems.append(
-                f"expected {spec}, {_shown(want)}; observed {_shown(output.sharding)}, "
-                f"{_blocks(output)} distinct blocks, each "
+                f"{spec.name}: expected {spec}, {_shown(want)}; "
+                f"observed {_shown(output.sharding)}, {_blocks(output)} distinct blocks, each "
                 f"{list(output.addressable_shards[0].data.shape)}"
             )
             continue
@@ -142,13 +151,32 @@ def check_replicas(specs: Sequence[ArraySpec], returned: Any) -> Finding:
     return Finding(compared, tuple(problems), reason="" if compared else "nothing is replicated")
 
 
-def check_collectives(expected: Sequence[Flow], reading: Reading) -> Finding:
+def check_gradients(
+    specs: Sequence[ArraySpec],
+    expected: Sequence[Expected],
+    case: Case,
+    mesh: jax.sharding.Mesh,
+    returned: Any,
+) -> Finding:
+    """Values, placement and copies of the input cotangents, each by the law of the outputs."""
+    if len(specs) == 1 and isinstance(returned, tuple) and len(returned) == 1:
+        (returned,) = returned
+    values = check_values(specs, expected, returned)
+    placement = check_out_sharding(specs, case, mesh, returned)
+    copies = check_replicas(specs, returned)
+    problems = (*values.problems, *placement.problems, *copies.problems)
+    named = tuple(f"the cotangent of {problem}" for problem in problems)
+    return Finding(values.compared, named, values.numbers, reason=values.reason)
+
+
+def check_collectives(expected: Sequence[Flow], reading: Reading, program: str = "") -> Finding:
     """All bytes sent, by kind, axes, dtype and reducer or shift, are those of the contract.
 
-    Compares something even where nothing is sent: the reader vouches for the whole program.
+    `program` says in messages which one it is, such as "in the gradient, ". Compares something even
+    where nothing is sent: the reader vouches for the whole program.
     """
     if reading.unknown:
-        return Finding(1, reading.unknown)
+        return Finding(1, tuple(f"{program}{text}" for text in reading.unknown))
     want, got = totals(expected), totals(entry.flow for entry in reading.entries)
     missing = [flow for flow in want if flow not in got]
     surplus = [flow for flow in got if flow not in want]
@@ -161,7 +189,7 @@ def check_collectives(expected: Sequence[Flow], reading: Reading) -> Finding:
     return Finding(
         1,
         (
-            f"expected {'; '.join(map(str, missing)) or 'nothing else'}; "
+            f"{program}expected {'; '.join(map(str, missing)) or 'nothing else'}; "
             f"observed {'; '.join(shown) or 'nothing'}",
         ),
     )
@@ -184,14 +212,18 @@ def as_outputs(specs: Sequence[ArraySpec], returned: Any) -> tuple[jax.Array, ..
     return outputs
 
 
-def _agree(got: np.ndarray[Any, Any], want: Expected) -> np.ndarray[Any, Any]:
-    """Elementwise: equal (plus and minus zero alike, NaN to NaN), or within the bound."""
-    same = (got == want.value) | ((got != got) & (want.value != want.value))
-    if want.exact or want.value.dtype.kind != "f":
-        return same
+def _equal(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Elementwise, plus and minus zero alike, and NaN to NaN."""
+    return (got == want) | ((got != got) & (want != want))
+
+
+def _near(got: np.ndarray[Any, Any], want: Expected) -> np.ndarray[Any, Any]:
+    """Elementwise, within the bound; integers and truth values never are unless they are equal."""
+    if want.value.dtype.kind != "f":
+        return np.zeros(want.value.shape, bool)
     bound = want.bound if want.bound is not None else _half_the_digits(want)
     with np.errstate(invalid="ignore"):
-        return same | (np.abs(got - want.value) <= bound)
+        return np.abs(got - want.value) <= bound
 
 
 def _half_the_digits(want: Expected) -> np.ndarray[Any, Any]:

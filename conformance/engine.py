@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -13,9 +13,11 @@ from conformance.backends import Backend, get_backend
 from conformance.candidate import Candidate, as_candidate
 from conformance.case import Case
 from conformance.checks import Finding
+from conformance.collective import Collective
 from conformance.contracts import FLOATS, Contract
 from conformance.errors import UsageError
-from conformance.observe import Executable, Raised, compile_forward
+from conformance.inputs import Inputs, differentiated
+from conformance.observe import Executable, Raised, compile_forward, compile_gradient
 from conformance.traffic import expected_flows, logical_axes
 from conformance.verdict import Verdict, judge
 
@@ -54,13 +56,14 @@ def verify(
         source.require(case.devices)
     started = time.perf_counter()
     findings: list[tuple[Case, str, Finding]] = []
-    programs: dict[Case, Executable | Raised] = {}
+    programs: dict[Case, _Programs] = {}
     for case in cases:
         progress(case)
+        drawn = inputs.draw(candidate.contract, case)
         if case.program not in programs:
-            programs[case.program] = compile_forward(candidate, case, source)
-            findings += _of_program(candidate.contract, case, programs[case.program], source)
-        findings += _of_data(candidate.contract, case, programs[case.program])
+            programs[case.program] = compiled = _compile(candidate, case, source, drawn)
+            findings += _of_programs(candidate.contract, case, compiled, source)
+        findings += _of_data(candidate.contract, case, programs[case.program], drawn)
     seconds = time.perf_counter() - started
     return judge(candidate.name, source.name, cases, findings, seconds)
 
@@ -90,32 +93,74 @@ def profile_cases(
                 yield replace(case, data="real")
 
 
-def _of_program(
-    contract: Contract, case: Case, program: Executable | Raised, backend: Backend
+@dataclass(frozen=True, slots=True)
+class _Programs:
+    """What is compiled once for a case: the forward program, and its gradient if it has one."""
+
+    forward: Executable | Raised
+    gradient: Executable | Raised | None
+
+
+def _compile(candidate: Candidate, case: Case, backend: Backend, drawn: Inputs) -> _Programs:
+    forward = compile_forward(candidate, case, backend)
+    if isinstance(forward, Raised) or not drawn.gradients:
+        return _Programs(forward, None)
+    return _Programs(forward, compile_gradient(candidate, case, backend, drawn))
+
+
+def _of_programs(
+    contract: Contract, case: Case, programs: _Programs, backend: Backend
 ) -> Iterator[tuple[Case, str, Finding]]:
     """What one compile shows, whatever the data."""
-    if isinstance(program, Raised):
-        yield case, "runs", Finding(1, (str(program),))
+
+    def judged(
+        program: Executable, collectives: Sequence[Collective], which: str
+    ) -> tuple[Case, str, Finding]:
+        expected = expected_flows(collectives, contract, case)
+        reading = lowerings.read(program.module, logical_axes(case), expected, backend.name)
+        return case, "collectives", checks.check_collectives(expected, reading, which)
+
+    forward, gradient = programs.forward, programs.gradient
+    if isinstance(forward, Raised):
+        yield case, "runs", Finding(1, (str(forward),))
         return
-    expected = expected_flows(contract.collectives, contract, case)
-    reading = lowerings.read(program.module, logical_axes(case), expected, backend.name)
-    yield case, "collectives", checks.check_collectives(expected, reading)
+    yield judged(forward, contract.collectives, "")
+    if isinstance(gradient, Executable) and contract.gradient is not None:
+        yield judged(gradient, contract.gradient, "in the gradient, ")
 
 
 def _of_data(
-    contract: Contract, case: Case, program: Executable | Raised
+    contract: Contract, case: Case, programs: _Programs, drawn: Inputs
 ) -> Iterator[tuple[Case, str, Finding]]:
     """What one run shows."""
-    if isinstance(program, Raised):
+    forward, gradient = programs.forward, programs.gradient
+    if isinstance(forward, Raised):
         return
-    drawn = inputs.draw(contract, case)
-    placed = inputs.place(drawn.arrays, contract.signature.inputs, program.mesh, case)
-    returned = program.run(*placed)
+    arrays = inputs.place(drawn.arrays, contract.signature.inputs, forward.mesh, case)
+    returned = forward.run(*arrays)
     if isinstance(returned, Raised):
         yield case, "runs", Finding(1, (str(returned),))
         return
     specs = contract.signature.outputs
     yield case, "runs", Finding(1)
     yield case, "values", checks.check_values(specs, drawn.expected, returned)
-    yield case, "out_sharding", checks.check_out_sharding(specs, case, program.mesh, returned)
+    placement = checks.check_out_sharding(specs, case, forward.mesh, returned)
+    yield case, "out_sharding", placement
     yield case, "replicas", checks.check_replicas(specs, returned)
+    if isinstance(gradient, Raised):
+        # Explicit axis types refuse cotangents that are not placed as the outputs are.
+        reason = "the outputs have another sharding" if placement.problems else ""
+        problems = () if reason else (f"the gradient {gradient}",)
+        yield case, "gradients", Finding(len(problems), problems, reason=reason)
+    elif gradient is not None:
+        cotangents = inputs.place(drawn.cotangents, drawn.differentiable, gradient.mesh, case)
+        pulled = gradient.run(cotangents, arrays)
+        if isinstance(pulled, Raised):
+            yield case, "gradients", Finding(1, (f"the gradient {pulled}",))
+            return
+        wanted = [contract.signature.inputs[i] for i in differentiated(contract, case)]
+        yield (
+            case,
+            "gradients",
+            checks.check_gradients(wanted, drawn.gradients, case, gradient.mesh, pulled),
+        )

@@ -6,7 +6,7 @@ summation exact. Real data are normal floats, compared within the evaluator's er
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,14 @@ from conformance.case import Case
 from conformance.contracts import FLOATS, Contract
 from conformance.meshes import partition_spec
 from conformance.notation import ArraySpec
-from conformance.reference import Expected, evaluate, reference_keywords
+from conformance.reference import Expected, evaluate, evaluate_vjp, reference_keywords
 
 if TYPE_CHECKING:
     import jax
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TRIES = 8
+TRIES = 16
 """How often data are drawn until they are worth comparing."""
 
 _LARGEST = {"f64": 15, "f32": 15, "f16": 3, "bf16": 3, "i8": 1}
@@ -32,10 +32,17 @@ _NUMPY = {"bool": "bool", "bf16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """NumPy arrays for a candidate, and what the reference says that it must return."""
+    """NumPy arrays for a candidate, and what the reference says that it must return.
+
+    `cotangents` are those of `differentiable`, the float outputs, and `gradients` what they
+    become, at the inputs that have a gradient; all are empty where there is none.
+    """
 
     arrays: tuple[Array, ...]
     expected: tuple[Expected, ...]
+    differentiable: tuple[ArraySpec, ...] = ()
+    cotangents: tuple[Array, ...] = ()
+    gradients: tuple[Expected, ...] = ()
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -48,23 +55,33 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(f"{kind}{name[1:]}")
 
 
+def differentiated(contract: Contract, case: Case) -> tuple[int, ...]:
+    """The positions of the inputs that have a gradient in this case."""
+    return tuple(
+        index
+        for index, spec in enumerate(contract.signature.inputs)
+        if spec.name in contract.differentiable
+        and contract.dtype_of(spec.name, case.dtype) in FLOATS
+    )
+
+
 def draw(contract: Contract, case: Case) -> Inputs:
     """Draws the arrays of a case, again where they would prove little.
 
-    Wanted: no output all equal, no comparison at a tie and, for exact data, every output proven
-    exact. After `TRIES` draws the best is taken, and the checks count what it could not show.
+    Wanted: no output all equal, no comparison at a tie and, for exact data, every output and
+    gradient proven exact. After `TRIES` draws the best is taken, and the checks count what it
+    could not show.
     """
-    best: tuple[int, Inputs] | None = None
+    best, fewest = None, 0
     for attempt in range(TRIES):
-        arrays = tuple(_arrays(contract, case, attempt))
-        expected = evaluate(contract.reference, arrays, **reference_keywords(contract, case))
-        faults = sum(_faults(one, case) for one in expected)
-        if best is None or faults < best[0]:
-            best = faults, Inputs(arrays, expected)
-        if faults == 0:
+        inputs = _drawn(contract, case, attempt)
+        faults = _faults(inputs, case)
+        if best is None or faults < fewest:
+            best, fewest = inputs, faults
+        if not faults:
             break
     assert best is not None
-    return best[1]
+    return best
 
 
 def place(
@@ -79,26 +96,59 @@ def place(
     )
 
 
-def _faults(expected: Expected, case: Case) -> int:
-    flat = expected.value.ravel()
-    constant = flat.size > 1 and bool(np.all(flat == flat[0]))
-    return 4 * constant + 2 * expected.kink + (case.data == "exact" and not expected.exact)
-
-
-def _arrays(contract: Contract, case: Case, attempt: int) -> Iterator[Array]:
+def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
     # The legacy generator: its streams are frozen, so an id means the same data for ever.
     random = np.random.RandomState([case.seed, attempt])
-    for spec in contract.signature.inputs:
-        name = contract.dtype_of(spec.name, case.dtype)
+    symbols = contract.signature.symbols
+    # An odd first element along a dimension, and even ones after it: a sum of products over that
+    # dimension is odd, and so is never at the kink of a relu.
+    odd_along = (None, *symbols)[attempt % (len(symbols) + 1)]
+    shift = attempt // (len(symbols) + 1)
+
+    def array(spec: ArraySpec, dtype: np.dtype[Any], name: str) -> Array:
         shape = spec.shape(case.sizes)
         if spec.name in contract.ints:
             low, high = (end.evaluate(case.sizes) for end in contract.ints[spec.name])
-            yield random.randint(low, high, shape).astype(numpy_dtype(name))
-        elif name == "bool":
-            yield random.randint(0, 2, shape).astype(bool)
-        elif case.data == "real" and name in FLOATS:
-            yield random.standard_normal(shape).astype(numpy_dtype(name))
-        else:
-            largest = max(1, _LARGEST.get(name, 15) >> attempt // 2)
-            low = 0 if name.startswith("u") else -largest
-            yield random.randint(low, largest + 1, shape).astype(numpy_dtype(name))
+            return random.randint(low, high, shape).astype(dtype)
+        if name == "bool":
+            return random.randint(0, 2, shape).astype(bool)
+        if case.data == "real" and name in FLOATS:
+            return random.standard_normal(shape).astype(dtype)
+        largest = max(1, _LARGEST.get(name, 15) >> shift)
+        low = 0 if name.startswith("u") else -largest
+        values = random.randint(low, largest + 1, shape)
+        for axis, dim in enumerate(spec.dims):
+            if odd_along in dim.symbols:
+                values = 2 * np.sign(values) * (np.abs(values) // 2 + (largest == 1))
+                first = (slice(None),) * axis + (0,)
+                values[first] += np.where(random.randint(0, 2, values[first].shape), 1, -1)
+        return values.astype(dtype)
+
+    arrays = tuple(
+        array(spec, numpy_dtype(name), name)
+        for spec in contract.signature.inputs
+        for name in (contract.dtype_of(spec.name, case.dtype),)
+    )
+    keywords = reference_keywords(contract, case)
+    expected = evaluate(contract.reference, arrays, **keywords)
+    wanted = differentiated(contract, case)
+    floats = [
+        (spec, one.dtype)
+        for spec, one in zip(contract.signature.outputs, expected, strict=True)
+        if one.value.dtype.kind == "f"
+    ]
+    if not wanted or not floats:
+        return Inputs(arrays, expected)
+    cotangents = tuple(array(spec, dtype, case.dtype) for spec, dtype in floats)
+    gradients = evaluate_vjp(contract.reference, arrays, cotangents, wanted, **keywords)
+    outputs = tuple(spec for spec, _ in floats)
+    return Inputs(arrays, expected, outputs, cotangents, gradients)
+
+
+def _faults(inputs: Inputs, case: Case) -> int:
+    count = 0
+    for one in (*inputs.expected, *inputs.gradients):
+        flat = one.value.ravel()
+        constant = flat.size > 1 and bool(np.all(flat == flat[0]))
+        count += 4 * constant + 2 * one.kink + (case.data == "exact" and not one.exact)
+    return count

@@ -9,6 +9,9 @@ text; a rule that is used is reported with its cost. What no rule covers stays a
 - An all-reduce over X and Y may be one over Y and then one over X: the second is the only use of
   the first, and both reduce alike.
 - Several all-reduces may be one with a tuple of operands: each operand is a flow of its own.
+- A collective may be done twice over, where the partitioner made both: they have the same operand,
+  groups and dimension, and none was written out in a `shard_map`. (XLA's own doing, seen in all
+  versions for gradients of a matmul whose contracted dimension is 1 on each device.)
 - A bf16 (f8) collective may travel as f32 (f16), on cpu: the operand was converted from the narrow
   type, or every use converts to it, or XLA's own promotion pass made the reducer.
 """
@@ -109,11 +112,16 @@ def read(module: hlo.Module, mesh: MeshAxes, expected: Sequence[Flow], backend: 
     if set(totals(part.flow for part in parts)) == set(totals(expected)):
         return Reading(tuple(literal), idle, tuple(unknown))
     dataflow = hlo.Dataflow(module)
-    choices = [
-        list(_forms(chain, mesh, dataflow, backend in _WIDENING_BACKENDS))
-        for chain in _chains(parts, dataflow)
-    ]
-    chosen = _agreeing(choices, totals(expected)) or _nearest(choices, expected)
+    chains = list(_chains(parts, dataflow))
+    repeated = _repeated(chains, dataflow)
+    once = [[chain] for chain in chains]
+    chosen = None
+    for groups in (once, repeated) if len(repeated) < len(once) else (once,):
+        choices = [
+            list(_forms(group, mesh, dataflow, backend in _WIDENING_BACKENDS)) for group in groups
+        ]
+        chosen = chosen or _agreeing(choices, totals(expected))
+    chosen = chosen or _nearest(choices, expected)
     entries = tuple(itertools.chain.from_iterable(chosen))
     return Reading(entries, idle, tuple(unknown))
 
@@ -166,7 +174,37 @@ def _chains(parts: Sequence[_Part], dataflow: hlo.Dataflow) -> Iterator[tuple[_P
             yield tuple(parts[index] for index in chain)
 
 
+def _repeated(
+    chains: Sequence[tuple[_Part, ...]], dataflow: hlo.Dataflow
+) -> list[list[tuple[_Part, ...]]]:
+    """The chains, those together that the partitioner made from one logical collective."""
+    groups: dict[object, list[tuple[_Part, ...]]] = {}
+    for index, chain in enumerate(chains):
+        (part, *others) = chain
+        instruction = part.op.instruction
+        written_out = "shard_map" in (instruction.attribute("metadata") or "")
+        source, _ = dataflow.origin(dataflow.module.operand(instruction, part.index))
+        alike = part.flow, source, instruction.attribute("dimensions"), part.op.conditional
+        groups.setdefault(index if others or written_out else alike, []).append(chain)
+    return list(groups.values())
+
+
 def _forms(
+    chains: Sequence[Sequence[_Part]], mesh: MeshAxes, dataflow: hlo.Dataflow, widens: bool
+) -> Iterator[tuple[Entry, ...]]:
+    """Every reading of one chain, or of several that repeat it, that has a proof."""
+    for form in _forms_of_chain(chains[0], mesh, dataflow, widens):
+        if len(chains) == 1:
+            yield form
+        else:
+            (entry,) = form
+            over = ", ".join(entry.flow.axes or ())
+            text = f"{entry.flow.kind} over {over}, done {len(chains)} times: "
+            text += _times(Fraction(len(chains)))
+            yield (replace(entry, lowered=(*entry.lowered, text)),)
+
+
+def _forms_of_chain(
     chain: Sequence[_Part], mesh: MeshAxes, dataflow: hlo.Dataflow, widens: bool
 ) -> Iterator[tuple[Entry, ...]]:
     """Every reading of a chain that has a proof, the literal one first."""

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from conformance import hlo
 from conformance.backends import Backend
 from conformance.candidate import Candidate
 from conformance.case import Case
-from conformance.contracts import FLOATS, Contract
-from conformance.inputs import numpy_dtype
+from conformance.contracts import Contract
+from conformance.inputs import Inputs, differentiated, numpy_dtype
 from conformance.meshes import build_mesh, partition_spec
 from conformance.notation import ArraySpec
 
@@ -64,10 +66,7 @@ def compile_forward(candidate: Candidate, case: Case, backend: Backend) -> Execu
 
 
 def compile_gradient(
-    candidate: Candidate,
-    case: Case,
-    backend: Backend,
-    cotangents: Sequence[jax.Array],
+    candidate: Candidate, case: Case, backend: Backend, inputs: Inputs
 ) -> Executable | Raised:
     """Compiles the program from (output cotangents, inputs) to input cotangents.
 
@@ -102,32 +101,29 @@ def compile_gradient(
         )
 
     arguments = _abstract(contract.signature.inputs, contract, case, mesh)
-    return _compile(gradient, (tuple(cotangents), arguments), {}, mesh, backend)
-
-
-def differentiated(contract: Contract, case: Case) -> tuple[int, ...]:
-    """The positions of the inputs that have a gradient in this case."""
-    return tuple(
-        index
-        for index, spec in enumerate(contract.signature.inputs)
-        if spec.name in contract.differentiable
-        and contract.dtype_of(spec.name, case.dtype) in FLOATS
+    cotangents = tuple(
+        _placed(spec, cotangent.dtype, case, mesh)
+        for spec, cotangent in zip(inputs.differentiable, inputs.cotangents, strict=True)
     )
+    return _compile(gradient, (cotangents, arguments), {}, mesh, backend)
 
 
 def _abstract(
     specs: Sequence[ArraySpec], contract: Contract, case: Case, mesh: jax.sharding.Mesh
 ) -> tuple[jax.ShapeDtypeStruct, ...]:
-    import jax
-
     return tuple(
-        jax.ShapeDtypeStruct(
-            spec.shape(case.sizes),
-            numpy_dtype(contract.dtype_of(spec.name, case.dtype)),
-            sharding=jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings)),
-        )
+        _placed(spec, numpy_dtype(contract.dtype_of(spec.name, case.dtype)), case, mesh)
         for spec in specs
     )
+
+
+def _placed(
+    spec: ArraySpec, dtype: np.dtype[Any], case: Case, mesh: jax.sharding.Mesh
+) -> jax.ShapeDtypeStruct:
+    import jax
+
+    sharding = jax.sharding.NamedSharding(mesh, partition_spec(spec, case.bindings))
+    return jax.ShapeDtypeStruct(spec.shape(case.sizes), dtype, sharding=sharding)
 
 
 def _compile(

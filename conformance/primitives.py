@@ -52,6 +52,11 @@ def _decided(value: Array, quantum: int | None, *operands: Tracked) -> Tracked:
     return Tracked(value, np.abs(1.0 * value), quantum if exact else None, bound, proven(*operands))
 
 
+def _jumped(value: Array, doubt: Array, known: bool) -> Tracked:
+    """Whole numbers that are as they are, except where there is doubt."""
+    return Tracked(value, np.abs(1.0 * value), None if doubt.any() else 0, doubt, known)
+
+
 # Arithmetic.
 
 
@@ -128,9 +133,9 @@ def _abs(bits: int, a: Tracked, **_: Any) -> Tracked:
 
 @rule("sign")
 def _sign(bits: int, a: Tracked, **_: Any) -> Tracked:
-    unsure = (np.abs(a.value) <= a.bound) & (a.bound > 0)
+    unsure = (np.abs(a.value) <= a.doubt) & (a.doubt > 0)
     value = np.sign(a.value)
-    return Tracked(value, np.abs(value), 0, np.where(unsure, 2.0, 0.0), a.proven)
+    return _jumped(value, np.where(unsure, 2.0, 0.0), a.proven)
 
 
 @rule("max", "min")
@@ -215,10 +220,10 @@ RULES |= {
 def _compare(function: Callable[[Array, Array], Array]) -> Rule:
     def apply(bits: int, a: Tracked, b: Tracked, **_: Any) -> Tracked:
         value = function(a.value, b.value)
-        margin = a.bound + b.bound
+        margin = a.doubt + b.doubt
         with np.errstate(invalid="ignore"):
             unsure = (margin > 0) & (np.abs(1.0 * a.value - b.value) <= margin)
-        return Tracked(value, 1.0 * value, 0, np.where(unsure, 1.0, 0.0), proven(a, b))
+        return _jumped(value, np.where(unsure, 1.0, 0.0), proven(a, b))
 
     return apply
 
@@ -236,9 +241,8 @@ RULES |= {
 @rule("and", "or", "xor", "not")
 def _bits(bits: int, *operands: Tracked, function: Callable[..., Array], **_: Any) -> Tracked:
     value = function(*(operand.value for operand in operands))
-    bound = functools.reduce(np.maximum, (operand.bound for operand in operands))
-    known = proven(*operands)
-    return Tracked(value, np.abs(1.0 * value), 0, np.broadcast_to(bound, value.shape), known)
+    bound = functools.reduce(np.maximum, (operand.doubt for operand in operands))
+    return _jumped(value, np.broadcast_to(bound, value.shape), proven(*operands))
 
 
 @rule("is_finite")
@@ -258,12 +262,12 @@ def _select(bits: int, which: Tracked, *choices: Tracked, **_: Any) -> Tracked:
 
     bound = pick([choice.bound for choice in choices])
     value = pick([choice.value for choice in choices])
-    if which.bound.any():
+    if which.doubt.any():
         for choice in choices:
             other = np.abs(choice.value - value) + choice.bound
-            bound = np.where(which.bound > 0, np.maximum(bound, other), bound)
+            bound = np.where(which.doubt > 0, np.maximum(bound, other), bound)
     magnitude = pick([choice.magnitude for choice in choices])
-    quantum = lowest(*(choice.quantum for choice in choices))
+    quantum = lowest(which.quantum, *(choice.quantum for choice in choices))
     return Tracked(value, magnitude, quantum, bound, proven(which, *choices))
 
 
@@ -343,7 +347,7 @@ def _reduce_extreme(
 def _reduce_bits(bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any) -> Tracked:
     axis = tuple(int(one) for one in axes)
     value = function.reduce(a.value, axis=axis)
-    return Tracked(value, 1.0 * value, 0, a.bound.max(axis, initial=0.0), a.proven)
+    return _jumped(value, a.doubt.max(axis, initial=0.0), a.proven)
 
 
 @rule("argmax", "argmin")
@@ -475,15 +479,15 @@ def _iota(bits: int, *, dtype: Any, shape: Sequence[int], dimension: int, **_: A
 def _convert(bits: int, a: Tracked, *, new_dtype: Any, **_: Any) -> Tracked:
     new = np.dtype(new_dtype)
     if new.kind == "b":
-        return Tracked(a.value != 0, 1.0 * (a.value != 0), 0, 1.0 * (a.bound > 0), a.proven)
+        return _jumped(a.value != 0, 1.0 * (a.doubt > 0), a.proven)
     if new.kind in "iu":
         value = (
             np.trunc(a.value).astype(np.int64)
             if a.value.dtype != bool
             else a.value.astype(np.int64)
         )
-        bound = a.bound if a.value.dtype.kind in "biu" else np.where(a.bound > 0, 1 + a.bound, 0.0)
-        return Tracked(value, np.abs(value) * 1.0, 0, bound, a.proven)
+        jump = 0.0 if a.value.dtype.kind in "biu" else np.where(a.doubt > 0, 1.0, 0.0)
+        return _jumped(value, a.doubt + jump, a.proven)
     wide = Tracked(a.value.astype(np.float64), a.magnitude, a.quantum, a.bound, a.proven)
     if PRECISION.get(new.name, 0) >= bits and a.value.dtype.kind == "f":
         return wide

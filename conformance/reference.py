@@ -40,9 +40,10 @@ _CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 class Expected:
     """One result of the reference: value, dtype, and how near a right candidate must come.
 
-    `exact` means equal; else `bound` is the tolerance of each element, None where nothing is
-    proven. `kink` says that rounding could have turned a comparison, or that a gradient was taken
-    at a tie, and then the value is none to compare with.
+    `bound` is the tolerance of each element, None where nothing is proven. `exact` means that no
+    order of summation rounds: then only a candidate that scales before it sums may not be equal.
+    `kink` says that rounding could have turned a comparison, or that a gradient was taken at a tie,
+    and then the value is none to compare with.
     """
 
     value: Array
@@ -200,7 +201,7 @@ class _Evaluator:
             return self.loop(params, operands)
         if name == "cond":
             index, *rest = operands
-            self.kink |= bool(index.bound.any())
+            self.kink |= bool(index.doubt.any())
             branches = params["branches"]
             return self.closed(branches[int(np.clip(index.value, 0, len(branches) - 1))], rest)
         for key in _CALLED:
@@ -225,7 +226,7 @@ class _Evaluator:
         self, name: str, operands: Sequence[Tracked], results: Sequence[Tracked]
     ) -> None:
         if name in _JUMPS:
-            self.kink |= any(bool(result.bound.any()) for result in results)
+            self.kink |= any(bool(result.doubt.any()) for result in results)
         if self.ties and name in _KINKS and operands[0].value.dtype.kind == "f":
             self.kink |= bool(np.any(operands[0].value == operands[1].value))
 
@@ -260,7 +261,7 @@ class _Evaluator:
         carry = operands[for_condition + for_body :]
         for _ in range(_MOST_TRIPS):
             (more,) = self.closed(params["cond_jaxpr"], [*condition, *carry])
-            self.kink |= bool(more.bound.any())
+            self.kink |= bool(more.doubt.any())
             if not more.value:
                 return carry
             carry = self.closed(params["body_jaxpr"], [*body, *carry])

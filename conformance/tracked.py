@@ -1,9 +1,9 @@
 """A NumPy array that knows how far a candidate's copy of it may be off.
 
 While every partial sum that any order can reach is a multiple of `2**quantum` and fits in the
-precision of the dtype under test, no order of summation rounds, and the candidate must be equal.
-Otherwise a forward error bound is carried along (Higham, "Accuracy and Stability of Numerical
-Algorithms", chapters 2 and 3; for sums in any order, Jeannerod and Rump 2013).
+precision of the dtype under test, no order of summation rounds. A forward error bound is carried
+along in any case (Higham, "Accuracy and Stability of Numerical Algorithms", chapters 2 and 3; for
+sums in any order, Jeannerod and Rump 2013): it holds for candidates that divide before they sum.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Tracked:
     """A value in float64, int64 or bool, with what is known of the candidate's copy.
 
     `magnitude` bounds every partial sum; all entries, and partial sums, are multiples of
-    `2**quantum`, None once something may have been rounded; `bound` is the largest absolute error;
-    `proven` is False after a primitive that nobody has a bound for.
+    `2**quantum`, None once a sum may have been rounded; `bound` is the largest absolute error of
+    arithmetic that rounds; `proven` is False after a primitive that nobody has a bound for.
     """
 
     value: Array
@@ -39,8 +39,13 @@ class Tracked:
 
     @property
     def exact(self) -> bool:
-        """Whether every correct candidate has exactly this value."""
-        return self.proven and self.quantum is not None and not self.bound.any()
+        """Whether this is the value in every order of summation."""
+        return self.proven and self.quantum is not None
+
+    @property
+    def doubt(self) -> Array:
+        """By how much a candidate's copy may be off, which is nothing if it is exact."""
+        return np.zeros(self.bound.shape) if self.exact else self.bound
 
 
 def exactly(value: Any) -> Tracked:
@@ -64,34 +69,30 @@ def settled(
     precision: int,
     proven: bool = True,
 ) -> Tracked:
-    """The result of an operation: exact if all that it can reach fits, else with a bound.
+    """The result of an operation, with its bound; exact if all that it can reach fits.
 
     `error` is what the operands' errors become, `roundings` how many half units in the last place
     of `magnitude` the operation itself may add.
     """
     value, magnitude = np.asarray(value), np.asarray(magnitude, dtype=float)
     error = np.broadcast_to(np.asarray(error, dtype=float), value.shape)
-    reach = float(np.max(magnitude + error, initial=0.0))
+    reach = float(np.max(magnitude, initial=0.0))
     fits = quantum is not None and reach <= 2.0 ** (precision + quantum)
-    if fits:
-        return Tracked(value, magnitude, quantum, error, proven)
     unit = roundings * _SLACK * 2.0**-precision
     with np.errstate(all="ignore"):
         bound = error + unit * (magnitude + error)
     # An infinity (a mask) is no rounded number: it is there or it is not.
     bound = np.where(np.isinf(value), 0.0, np.where(np.isnan(bound), np.inf, bound))
-    return Tracked(value, magnitude, None, bound, proven)
+    return Tracked(value, magnitude, quantum if fits else None, bound, proven)
 
 
 def rounded_to(one: Tracked, dtype: np.dtype[Any], precision: int) -> Tracked:
     """The value in a narrower dtype, as both sides round it."""
     narrow = one.value.astype(dtype).astype(np.float64)
-    if one.exact and np.array_equal(narrow, one.value):
-        return one
-    if one.exact:
-        return replace(exactly(narrow), proven=one.proven)
-    unit = 2.0**-precision * _SLACK
-    return replace(one, value=narrow, quantum=None, bound=one.bound + 2 * unit * one.magnitude)
+    bound = one.bound + 2 * 2.0**-precision * _SLACK * one.magnitude
+    if one.exact and not np.array_equal(narrow, one.value):
+        return replace(one, value=narrow, quantum=_quantum(narrow), bound=bound)
+    return replace(one, value=narrow, bound=bound if one.bound.any() else one.bound)
 
 
 def _quantum(array: Array) -> int:

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from conformance import parse_case
 from conformance.checks import (
     check_collectives,
+    check_gradients,
     check_out_sharding,
     check_replicas,
     check_values,
@@ -55,6 +56,8 @@ def array(value: Any = VALUE, spec: P = ROWS, dtype: Any = jnp.float32) -> jax.A
 def test_equal_values_pass_and_are_counted_by_their_proof() -> None:
     assert check_values(SPECS, [expected()], array()).numbers == {"exact": 1}
     near = array(VALUE + 0.25)
+    rounded = check_values(SPECS, [expected(bound=0.5)], near)
+    assert (rounded.problems, rounded.numbers) == ((), {"rounded": 1})
     bounded = check_values(SPECS, [expected(bound=0.5, exact=False)], near)
     assert (bounded.problems, bounded.numbers) == ((), {"bounded": 1})
     unproven = check_values(SPECS, [expected(bound=None, exact=False)], array())
@@ -80,6 +83,13 @@ def test_plus_and_minus_zero_are_alike_and_so_are_nans() -> None:
 def test_other_values_fail(got: Any, want: Expected, message: str) -> None:
     (problem,) = check_values(SPECS, [want], array(got)).problems
     assert problem.startswith(f"out[0, 0] is {message}")
+
+
+def test_integers_are_never_near() -> None:
+    want = Expected(VALUE.astype(np.int64), np.dtype(np.int32), True, np.full((4, 6), 9.0), False)
+    got = array(VALUE + np.eye(4, 6), dtype=jnp.int32)
+    assert check_values(SPECS, [want], got).problems
+    assert check_values(SPECS, [want], array(dtype=jnp.int32)).numbers == {"exact": 1}
 
 
 def test_a_constant_ratio_is_told() -> None:
@@ -134,9 +144,15 @@ def test_placement_is_compared_by_equivalence() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (P(), "expected out[B_X, F], P('X', None); observed P(), 1 distinct blocks, each [4, 6]"),
-        (P(None, "X"), "expected out[B_X, F], P('X', None); observed P(None, 'X'), 2 distinct"),
-        (P("X", "Y"), "expected out[B_X, F], P('X', None); observed P('X', 'Y'), 6 distinct"),
+        (
+            P(),
+            "out: expected out[B_X, F], P('X', None); observed P(), 1 distinct blocks, each [4, 6]",
+        ),
+        (
+            P(None, "X"),
+            "out: expected out[B_X, F], P('X', None); observed P(None, 'X'), 2 distinct",
+        ),
+        (P("X", "Y"), "out: expected out[B_X, F], P('X', None); observed P('X', 'Y'), 6 distinct"),
     ],
 )
 def test_another_placement_fails(spec: P, message: str) -> None:
@@ -169,6 +185,20 @@ def test_copies_that_differ_fail() -> None:
 
 def test_copies_are_compared_bit_by_bit() -> None:
     assert check_replicas(SPECS, copies(0.0, -0.0, 0.0)).problems
+
+
+def test_cotangents_are_held_to_the_laws_of_outputs() -> None:
+    inputs = parse_signature("x[B_X, F] -> out[B_X, F]").inputs
+
+    def found(returned: Any) -> Any:
+        return check_gradients(inputs, [expected()], CASE, mesh(), (returned,))
+
+    assert (found(array()).problems, found(array()).compared) == ((), 1)
+    (problem,) = found(array(VALUE / 2)).problems
+    assert problem.startswith("the cotangent of x[0, 0] is -3.5, expected -7.0 (exact)")
+    assert problem.endswith("all by the factor 1/2")
+    (problem,) = found(array(spec=P())).problems
+    assert problem.startswith("the cotangent of x: expected x[B_X, F], P('X', None); observed P()")
 
 
 def test_without_replication_there_is_nothing_to_compare() -> None:

@@ -1,12 +1,12 @@
 """`verify` on candidates that are broken by hand: exactly the stated checks turn red."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
@@ -24,6 +24,9 @@ from conformance.engine import profile_cases
 from strategies.tensor_parallel import mlp, mlp_reference, mlp_shard_map
 
 Local = Callable[..., Any]
+
+# Under `check_vma=False` JAX sums the cotangents once more than it need: that is not judged here.
+FORWARD = replace(mlp.contract, axis_types=("auto", "explicit"), gradient=None)
 
 
 def mlp_of(local: Local, out: Callable[[str, str], P] = lambda dp, tp: P(dp, None)) -> Any:
@@ -73,9 +76,13 @@ def gathered_and_sliced_back(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str
     [
         pytest.param(mlp_of(sound), set(), id="sound"),
         pytest.param(
-            mlp_of(over_another_axis), {"values", "replicas", "collectives"}, id="another axis"
+            mlp_of(over_another_axis),
+            {"values", "replicas", "gradients", "collectives"},
+            id="another axis",
         ),
-        pytest.param(mlp_of(not_summed), {"values", "replicas", "collectives"}, id="no psum"),
+        pytest.param(
+            mlp_of(not_summed), {"values", "replicas", "gradients", "collectives"}, id="no psum"
+        ),
         pytest.param(
             mlp_of(gathered_output, lambda dp, tp: P(None, None)),
             {"out_sharding", "collectives"},
@@ -85,7 +92,7 @@ def gathered_and_sliced_back(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str
     ],
 )
 def test_a_fault_turns_the_stated_checks_red_and_no_others(candidate: Any, red: set[str]) -> None:
-    verdict = verify(candidate, mlp, profile="smoke")
+    verdict = verify(candidate, FORWARD, profile="smoke")
     assert {failure.check for failure in verdict.failures} == red
     assert verdict.ok == (not red)
     # What is red is red in most cases, not in a lucky one.
@@ -140,8 +147,8 @@ def test_one_program_is_compiled_once_for_several_sets_of_data() -> None:
         return mlp_of(sound)(x, w_up, w_down, dp=dp, tp=tp)
 
     cases = [parse_case(f"dp=2,tp=3/B=2,D=3,F=15/seed={seed}") for seed in range(5)]
-    verdict = verify(counted, mlp, cases=cases)
-    assert (len(traced), verdict.cases) == (1, 5)
+    verdict = verify(counted, FORWARD, cases=cases)
+    assert (len(traced), verdict.cases) == (2, 5)  # forward and gradient
     assert (verdict.counts["values"].compared, verdict.counts["collectives"].compared) == (5, 1)
 
 
@@ -199,4 +206,74 @@ def test_a_wrong_axis_is_seen_among_axes_of_equal_size() -> None:
     case = parse_case("dp=3,tp=3/B=3,D=5,F=3/i32")
     verdict = verify(mlp_of(over_another_axis), mlp, cases=[case])
     assert {f.check for f in verdict.failures} == {"values", "replicas", "collectives"}
-    np.testing.assert_equal(verdict.numbers, {"exact": 1})
+    assert verdict.numbers == {"exact": 1}
+
+
+# Faults that show in the gradient alone: the forward program is the right one.
+
+
+def summed_twice_in_the_gradient(x: Any, w_up: Any, w_down: Any, *, dp: Any, tp: Any) -> Any:
+    @jax.custom_vjp
+    def scaled(x: Any) -> Any:
+        return x
+
+    size = jax.lax.axis_size(tp)
+    scaled.defvjp(lambda x: (x, None), lambda _, c: (c * size,))
+    return jax.lax.psum(partial_sum(scaled(x), w_up, w_down), tp)
+
+
+def dropped_for_one_input(x: Any, w_up: Any, w_down: Any, *, dp: Any, tp: Any) -> Any:
+    return jax.lax.psum(partial_sum(x, jax.lax.stop_gradient(w_up), w_down), tp)
+
+
+def checked(local: Local) -> Any:
+    """The same with `check_vma=True`, under which JAX sums each cotangent once."""
+
+    def candidate(x: Any, w_up: Any, w_down: Any, *, dp: str = "dp", tp: str = "tp") -> Any:
+        return jax.shard_map(
+            partial(local, dp=dp, tp=tp),
+            in_specs=(P(dp, None), P(None, tp), P(tp, None)),
+            out_specs=P(dp, None),
+        )(x, w_up, w_down)
+
+    return candidate
+
+
+@pytest.mark.parametrize(
+    ("local", "red", "message"),
+    [
+        (sound, set(), ""),
+        (
+            summed_twice_in_the_gradient,
+            {"gradients"},
+            "the cotangent of x[0, 0] is 18486.0, expected 6162.0 (exact); "
+            "6 of 6 elements differ, all by the factor 3",
+        ),
+        (
+            dropped_for_one_input,
+            {"gradients", "collectives"},
+            "the cotangent of w_up[0, 0] is 0.0, expected ",
+        ),
+    ],
+)
+def test_a_fault_in_the_gradient_alone_is_seen(local: Local, red: set[str], message: str) -> None:
+    case = parse_case("dp=2,tp=3/B=2,D=3,F=15")
+    verdict = verify(checked(local), mlp, cases=[case])
+    said = {failure.check: failure.message for failure in verdict.failures}
+    assert set(said) == red
+    assert said.get("gradients", "").startswith(message)
+    if "collectives" in red:
+        assert said["collectives"].startswith("in the gradient, expected all-reduce over dp")
+
+
+def test_gradients_that_a_contract_does_not_list_are_compared_by_value_alone() -> None:
+    twice = verify(mlp_of(sound), mlp, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")])
+    assert {failure.check for failure in twice.failures} == {"collectives"}
+    assert twice.failures[0].message.startswith("in the gradient, expected all-reduce over tp")
+    assert verify(mlp_of(sound), FORWARD, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")]).ok
+
+
+def test_scaling_before_the_sum_is_rounding_and_no_fault() -> None:
+    # Under `check_vma=False` the cotangent is divided by tp before it is summed over tp.
+    verdict = verify(mlp_of(sound), FORWARD, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")])
+    assert verdict.numbers["rounded"] >= 1

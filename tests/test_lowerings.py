@@ -178,6 +178,45 @@ def test_what_only_looks_like_a_split_all_reduce_is_refused(
     assert found.lowerings == ()
 
 
+ONCE = [flow("all-gather", "Y", 4 * 4 * 3), flow("all-reduce", "X", 4 * 12)]
+
+
+@pytest.mark.parametrize("folder", CPU)
+def test_a_collective_that_the_partitioner_made_twice_is_one(folder: str) -> None:
+    found = reading(text_of("gathers_twice", folder), *ONCE)
+    assert sorted(flows(found), key=str) == sorted(ONCE, key=str)
+    assert found.lowerings == ("all-gather over Y, done 2 times: 2.0x the bytes",)
+
+
+GATHER = "all-gather(%wrapped_copy), channel_id=2"
+SECOND_GATHER = (
+    f"{GATHER}, replica_groups=mesh['axis_0'=2,'axis_1'=4] {{'axis_1'}}, dimensions={{1}}"
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([("jit(gathers_twice)/", "jit(f)/shard_map/")], id="written out"),
+        pytest.param([(GATHER, "all-gather(%other), channel_id=2")], id="another operand"),
+        pytest.param(
+            [(SECOND_GATHER, SECOND_GATHER.replace("dimensions={1}", "dimensions={0}"))],
+            id="along another dimension",
+        ),
+        pytest.param([("{'axis_1'}", "{'axis_0'}")], id="among other groups"),
+    ],
+)
+def test_what_only_looks_like_the_same_collective_twice_is_refused(
+    changes: list[tuple[str, str]],
+) -> None:
+    text = text_of("gathers_twice").replace(
+        "  %all-gather.1", "  %other = f32[4,3]{0,1} negate(%wrapped_copy)\n  %all-gather.1"
+    )
+    found = reading(edited(text, *changes), *ONCE)
+    assert [one.kind for one in flows(found)].count("all-gather") == 2
+    assert not any("2 times" in text for text in found.lowerings)
+
+
 HALF = flow("reduce-scatter", "Y", ROW // 2, "bf16")
 
 

@@ -91,10 +91,8 @@ def test_the_gradient_program_holds_the_collectives_of_the_gradient_alone() -> N
     for name in ("mlp", "mlp_explicit"):
         candidate = load(f"tensor_parallel.{name}")
         case = replace(CASE, axis_types=candidate.contract.axis_types[0])
-        mesh = compiled(candidate, case).mesh
-        out = candidate.contract.signature.outputs
-        cotangents = place([np.ones((2, 5), np.float32)], out, mesh, case)
-        program = compile_gradient(candidate, case, get_backend("cpu"), cotangents)
+        drawn = draw(candidate.contract, case)
+        program = compile_gradient(candidate, case, get_backend("cpu"), drawn)
         assert isinstance(program, Executable)
         sent = sorted(shape.bytes for op in collectives(program.module) for shape in op.operands)
         # x[B_dp, D] over tp; w_up[D, F_tp] and w_down[F_tp, D] over dp.

@@ -33,11 +33,11 @@ def test_the_table_shows_what_was_compared_and_what_failed() -> None:
     text = printed(GOOD, SLICED, BAD)
     assert row(text, "strategy") == [
         *("strategy", "backend", "cases", "runs", "values"),
-        *("out_sharding", "replicas", "collectives", "verdict"),
+        *("out_sharding", "replicas", "gradients", "collectives", "verdict"),
     ]
-    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", "-", "-", "-", "conforms"]
+    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", "-", "-", "-", "-", "conforms"]
     assert row(text, "sliced")[-1] == "lowered"
-    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", "-", "-", "-", "failed"]
+    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", "-", "-", "-", "-", "failed"]
 
 
 def test_lowerings_and_failures_are_told_in_full() -> None:

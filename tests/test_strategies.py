@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 from conformance import verify
 from conformance.backends import get_backend
 from conformance.candidate import strategies
+from conformance.contracts import FLOATS
 from conformance.engine import profile_cases
 from strategies import automatic, tensor_parallel
 
@@ -36,8 +37,12 @@ def test_a_strategy_conforms(name: str, axis_types: str, pytestconfig: pytest.Co
     # A green verdict is worth what was compared.
     for check in ("runs", "values", "out_sharding"):
         assert verdict.counts[check].compared == len(cases)
-    assert verdict.counts["collectives"].compared == len({case.program for case in cases})
-    assert verdict.numbers["exact"] == sum(case.data == "exact" for case in cases)
+    programs = {case.program for case in cases}
+    with_gradient = sum(case.dtype in FLOATS for case in programs)
+    assert verdict.counts["collectives"].compared == len(programs) + with_gradient
+    assert verdict.counts["gradients"].compared >= 0.8 * sum(c.dtype in FLOATS for c in cases)
+    assert verdict.numbers["exact"] >= sum(case.data == "exact" for case in cases)
+    assert verdict.numbers.get("rounded", 0) == verdict.numbers.get("unproven", 0) == 0
 
 
 @pytest.mark.parametrize("name", CANDIDATES)

@@ -63,6 +63,22 @@ def programs(d: int) -> Iterator[tuple[str, Program]]:
     yield "mlp", (mlp, layer, mesh)
     yield "mlp_gradient", (mlp_gradient, [layer[0], *layer], mesh)
 
+    def gathers_twice(c: Any, x: Any, w: Any) -> Any:
+        pull_back = jax.vjp(pinned("X", "Y"), x, w)[1]
+        pinned_to = P("X", "Y"), P("Y", None)
+        return [
+            jax.lax.with_sharding_constraint(one, spec)
+            for one, spec in zip(pull_back(c), pinned_to, strict=True)
+        ]
+
+    if jax.default_backend() == "cpu" and d <= 8:
+        thin = [
+            ((2 * d, 3 * d), jnp.float32, P("X", "Y")),
+            ((2 * d, 4), jnp.float32, P("X", "Y")),
+            ((4, 3 * d), jnp.float32, P("Y", None)),
+        ]
+        yield "gathers_twice", (gathers_twice, thin, mesh)
+
     def both_axes(x: Any) -> Any:
         return jax.lax.with_sharding_constraint(x.sum(), P())
 
