@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from conformance import checks, inputs, lowerings
 from conformance.backends import Backend, get_backend
 from conformance.candidate import Candidate, as_candidate
 from conformance.case import Case
-from conformance.checks import Finding
-from conformance.collective import Collective
-from conformance.contracts import FLOATS, Contract
+from conformance.checks import LAWS
+from conformance.contracts import FLOATS
 from conformance.errors import UsageError
-from conformance.inputs import Inputs, differentiated
-from conformance.observe import Executable, Raised, compile_forward, compile_gradient
-from conformance.traffic import expected_flows, logical_axes
+from conformance.examine import Examination, Examiner
+from conformance.failures import Failure
+from conformance.shrink import shrink
 from conformance.verdict import Verdict, judge
 
 Profile = Literal["smoke", "default", "nightly"]
 
 DRAWN: Mapping[str, int] = MappingProxyType({"smoke": 2, "default": 20, "nightly": 200})
 """How many cases a profile draws for each axis type, after the two fixed ones."""
+
+
+SHRINKING_COMPILES = 25
+"""How many new programs the search for the smallest failing case of one check may compile."""
 
 
 def verify(
@@ -43,29 +45,64 @@ def verify(
     `cases`: exactly these; None for those of `profile` (smoke, default, nightly), drawn by `seed`.
     `progress`: called with each case before it is observed.
 
+    All cases are swept first; then, unless `cases` are given, each failed check is shrunk by itself
+    to the smallest case that fails it.
+
     Raises `UsageError` where there is no contract, a case does not fit it, or the backend cannot
     give the devices; whatever the candidate itself does wrong is in the verdict.
     """
     if not isinstance(candidate, Candidate):
         candidate = as_candidate(candidate, contract)
     source = get_backend(backend)
+    drawn = cases is None
     if cases is None:
         cases = tuple(profile_cases(candidate, source, profile, seed))
     for case in cases:
         case.check(candidate.contract)
         source.require(case.devices)
     started = time.perf_counter()
-    findings: list[tuple[Case, str, Finding]] = []
-    programs: dict[Case, _Programs] = {}
+    examiner = Examiner(candidate, source)
+    examined = []
     for case in cases:
         progress(case)
-        drawn = inputs.draw(candidate.contract, case)
-        if case.program not in programs:
-            programs[case.program] = compiled = _compile(candidate, case, source, drawn)
-            findings += _of_programs(candidate.contract, case, compiled, source)
-        findings += _of_data(candidate.contract, case, programs[case.program], drawn)
+        examined.append(examiner.examine(case))
+    failures = tuple(
+        _failure(examiner, examined, check, progress if drawn else None)
+        for check in _failed(examined)
+    )
     seconds = time.perf_counter() - started
-    return judge(candidate.name, source.name, cases, findings, seconds)
+    return judge(candidate.name, source.name, examined, failures, seconds)
+
+
+def _failed(examined: Sequence[Examination]) -> list[str]:
+    return [check for check in LAWS if any(one.problems(check) for one in examined)]
+
+
+def _failure(
+    examiner: Examiner,
+    examined: Sequence[Examination],
+    check: str,
+    progress: Callable[[Case], None] | None,
+) -> Failure:
+    """The smallest failure of one check: of the cases seen, and then shrunk if `progress`."""
+    case = min((one.case for one in examined if one.problems(check)), key=_weight)
+    if progress is not None:
+        allowed = examiner.compiled + SHRINKING_COMPILES
+
+        def fails(simpler: Case) -> bool | None:
+            if examiner.compiled >= allowed:
+                return None
+            progress(simpler)
+            return bool(examiner.examine(simpler).problems(check))
+
+        case = shrink(case, examiner.candidate.contract, fails)
+    message = "; ".join(examiner.examine(case).problems(check))
+    return Failure(examiner.candidate.name, check, case, examiner.backend.name, message)
+
+
+def _weight(case: Case) -> tuple[int, int, int]:
+    """Smaller is simpler: few devices, then small sizes, then a short id."""
+    return case.devices, sum(size for _, size in case.dims), len(str(case))
 
 
 def assert_conforms(candidate: Callable[..., Any], contract: Any = None, **keywords: Any) -> None:
@@ -91,76 +128,3 @@ def profile_cases(
             yield case
             if case.dtype in FLOATS:
                 yield replace(case, data="real")
-
-
-@dataclass(frozen=True, slots=True)
-class _Programs:
-    """What is compiled once for a case: the forward program, and its gradient if it has one."""
-
-    forward: Executable | Raised
-    gradient: Executable | Raised | None
-
-
-def _compile(candidate: Candidate, case: Case, backend: Backend, drawn: Inputs) -> _Programs:
-    forward = compile_forward(candidate, case, backend)
-    if isinstance(forward, Raised) or not drawn.gradients:
-        return _Programs(forward, None)
-    return _Programs(forward, compile_gradient(candidate, case, backend, drawn))
-
-
-def _of_programs(
-    contract: Contract, case: Case, programs: _Programs, backend: Backend
-) -> Iterator[tuple[Case, str, Finding]]:
-    """What one compile shows, whatever the data."""
-
-    def judged(
-        program: Executable, collectives: Sequence[Collective], which: str
-    ) -> tuple[Case, str, Finding]:
-        expected = expected_flows(collectives, contract, case)
-        reading = lowerings.read(program.module, logical_axes(case), expected, backend.name)
-        return case, "collectives", checks.check_collectives(expected, reading, which)
-
-    forward, gradient = programs.forward, programs.gradient
-    if isinstance(forward, Raised):
-        yield case, "runs", Finding(1, (str(forward),))
-        return
-    yield judged(forward, contract.collectives, "")
-    if isinstance(gradient, Executable) and contract.gradient is not None:
-        yield judged(gradient, contract.gradient, "in the gradient, ")
-
-
-def _of_data(
-    contract: Contract, case: Case, programs: _Programs, drawn: Inputs
-) -> Iterator[tuple[Case, str, Finding]]:
-    """What one run shows."""
-    forward, gradient = programs.forward, programs.gradient
-    if isinstance(forward, Raised):
-        return
-    arrays = inputs.place(drawn.arrays, contract.signature.inputs, forward.mesh, case)
-    returned = forward.run(*arrays)
-    if isinstance(returned, Raised):
-        yield case, "runs", Finding(1, (str(returned),))
-        return
-    specs = contract.signature.outputs
-    yield case, "runs", Finding(1)
-    yield case, "values", checks.check_values(specs, drawn.expected, returned)
-    placement = checks.check_out_sharding(specs, case, forward.mesh, returned)
-    yield case, "out_sharding", placement
-    yield case, "replicas", checks.check_replicas(specs, returned)
-    if isinstance(gradient, Raised):
-        # Explicit axis types refuse cotangents that are not placed as the outputs are.
-        reason = "the outputs have another sharding" if placement.problems else ""
-        problems = () if reason else (f"the gradient {gradient}",)
-        yield case, "gradients", Finding(len(problems), problems, reason=reason)
-    elif gradient is not None:
-        cotangents = inputs.place(drawn.cotangents, drawn.differentiable, gradient.mesh, case)
-        pulled = gradient.run(cotangents, arrays)
-        if isinstance(pulled, Raised):
-            yield case, "gradients", Finding(1, (f"the gradient {pulled}",))
-            return
-        wanted = [contract.signature.inputs[i] for i in differentiated(contract, case)]
-        yield (
-            case,
-            "gradients",
-            checks.check_gradients(wanted, drawn.gradients, case, gradient.mesh, pulled),
-        )

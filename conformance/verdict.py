@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.case import Case
 from conformance.checks import LAWS, Finding
+from conformance.examine import Examination
 from conformance.failures import Failure
 
 Word = Literal["conforms", "lowered", "failed", "not run"]
@@ -68,32 +69,27 @@ class Verdict:
 def judge(
     candidate: str,
     backend: str,
-    cases: Sequence[Case],
-    findings: Sequence[tuple[Case, str, Finding]],
+    examined: Sequence[Examination],
+    failures: Sequence[Failure],
     seconds: float,
 ) -> Verdict:
-    """Adds up what the checks found; of each check's failures the smallest case is kept."""
-    counts, failures = {}, []
+    """Adds up what the checks found; what shows in a program is counted once for all its data."""
+    found: dict[str, list[Finding]] = {check: [] for check in LAWS}
+    programs = {one.case.program: one.of_program for one in examined}
+    for check, finding in itertools.chain(*programs.values(), *(one.of_data for one in examined)):
+        found[check].append(finding)
+    counts = {}
     numbers: Counter[str] = Counter()
     lowered: Counter[str] = Counter()
-    for check in LAWS:
-        of_check = [(case, finding) for case, name, finding in findings if name == check]
-        failed = [(case, finding) for case, finding in of_check if finding.problems]
-        compared = sum(1 for _, finding in of_check if finding.compared)
-        reasons = Counter(finding.reason for _, finding in of_check if not finding.compared)
+    for check, findings in found.items():
+        compared = sum(1 for finding in findings if finding.compared)
+        failed = sum(1 for finding in findings if finding.problems)
+        reasons = Counter(finding.reason for finding in findings if not finding.compared)
         reason = reasons.most_common(1)[0][0] if reasons and not compared else ""
-        counts[check] = Count(compared, len(failed), reason)
-        for _, finding in of_check:
+        counts[check] = Count(compared, failed, reason)
+        for finding in findings:
             numbers.update(finding.numbers)
             lowered.update(finding.lowered)
-        if failed:
-            case, finding = min(failed, key=lambda one: _weight(one[0]))
-            failures.append(Failure(candidate, check, case, backend, "; ".join(finding.problems)))
     return Verdict(
-        candidate, backend, len(cases), counts, numbers, lowered, tuple(failures), seconds
+        candidate, backend, len(examined), counts, numbers, lowered, tuple(failures), seconds
     )
-
-
-def _weight(case: Case) -> tuple[int, int, int]:
-    """Smaller is simpler: few devices, then small sizes, then a short id."""
-    return case.devices, sum(size for _, size in case.dims), len(str(case))

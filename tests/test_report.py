@@ -4,6 +4,8 @@ from rich.console import Console
 
 from conformance import parse_case
 from conformance.checks import Finding
+from conformance.examine import Examination
+from conformance.failures import Failure
 from conformance.report.terminal import print_verdicts, summary
 from conformance.verdict import Verdict, judge
 
@@ -11,7 +13,12 @@ CASE = parse_case("X=2/B=2")
 
 
 def judged(name: str, *findings: tuple[str, Finding]) -> Verdict:
-    return judge(name, "cpu", [CASE], [(CASE, check, finding) for check, finding in findings], 0.25)
+    failures = [
+        Failure(name, check, CASE, "cpu", "; ".join(finding.problems))
+        for check, finding in findings
+        if finding.problems
+    ]
+    return judge(name, "cpu", [Examination(CASE, (), findings)], failures, 0.25)
 
 
 GOOD = judged("good", ("values", Finding(1, numbers={"exact": 2})), ("replicas", Finding(0)))
