@@ -29,6 +29,7 @@ LAWS: Mapping[str, str] = {
     "out_sharding": "every output lies on the devices where its spec says",
     "replicas": "all copies of replicated data are bit-equal",
     "gradients": "every input cotangent equals the reference's and lies where its input does",
+    "retraces": "a jitted candidate, called a second time, neither traces nor compiles",
     "collectives": "kind, axes, dtype and bytes of all that is sent are the contract's",
 }
 """Every check and its law, in the order of reports."""
@@ -193,6 +194,19 @@ def check_collectives(expected: Sequence[Flow], reading: Reading, program: str =
             f"observed {'; '.join(shown) or 'nothing'}",
         ),
     )
+
+
+def check_retraces(events: Sequence[Mapping[str, int]]) -> Finding:
+    """One program at the first call, and nothing at the second; events are counted by name."""
+    first, second = events
+    compiled = first.get("compiled", 0)
+    problems = []
+    if compiled > 1:
+        problems.append(f"the first call compiled {compiled} programs, expected 1")
+    if any(second.values()):
+        again = ", ".join(f"{what} {count} times" for what, count in second.items() if count)
+        problems.append(f"a second call with the same arrays {again}, expected nothing")
+    return Finding(1, tuple(problems))
 
 
 def as_outputs(specs: Sequence[ArraySpec], returned: Any) -> tuple[jax.Array, ...] | str:

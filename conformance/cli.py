@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import enum
+import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from conformance.errors import UsageError
@@ -14,7 +16,6 @@ from conformance.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from conformance.case import Case
     from conformance.verdict import Verdict
 
 
@@ -59,33 +60,39 @@ def _list(parsed: argparse.Namespace) -> Exit:
 
 
 def _run(parsed: argparse.Namespace) -> Exit:
-    from conformance.candidate import load, strategies
-    from conformance.engine import verify
+    from conformance.candidate import strategies
     from conformance.report.terminal import print_verdicts
+    from conformance.worker import Task, verify_apart
 
     if parsed.like and not parsed.names:
         raise UsageError("--like: name the function that should behave like it")
-    names: list[str] = parsed.names
-    candidates = [load(name, parsed.like) for name in names] or list(strategies())
-    console = _console()
-    verdicts: list[Verdict] = []
+    if parsed.report is not None and parsed.report.suffix not in (".json", ".md"):
+        raise UsageError(f"--report: expected a name ending in .json or .md; given {parsed.report}")
+    names = parsed.names or [candidate.name for candidate in strategies()]
+    tasks = [Task(n, parsed.like, parsed.backend, parsed.profile, parsed.seed) for n in names]
     with _Progress() as progress:
-        for index, candidate in enumerate(candidates, 1):
-
-            def show(case: Case, number: int = index, name: str = candidate.name) -> None:
-                progress.update(f"{number}/{len(candidates)} {name}  {case}")
-
-            verdicts.append(
-                verify(
-                    candidate,
-                    backend=parsed.backend,
-                    profile=parsed.profile,
-                    seed=parsed.seed,
-                    progress=show,
-                )
-            )
-    print_verdicts(verdicts, console)
+        verdicts = verify_apart(
+            tasks,
+            processes=parsed.processes,
+            seconds=parsed.case_seconds,
+            progress=progress.update,
+        )
+    print_verdicts(verdicts, _console())
+    if parsed.report is not None:
+        _write(parsed.report, verdicts)
     return _exit(verdicts)
+
+
+def _write(path: Path, verdicts: Sequence[Verdict]) -> None:
+    from conformance.machine import machine
+    from conformance.report.data import report_data
+    from conformance.report.markdown import markdown
+
+    if path.suffix == ".json":
+        text = json.dumps(report_data(verdicts, machine()), indent=2) + "\n"
+    else:
+        text = markdown(verdicts, machine())
+    path.write_text(text, encoding="utf-8")
 
 
 def _explain(parsed: argparse.Namespace) -> Exit:
@@ -107,37 +114,27 @@ def _explain(parsed: argparse.Namespace) -> Exit:
 
 
 def _replay(parsed: argparse.Namespace) -> Exit:
-    from conformance.candidate import load
     from conformance.case import parse_case
-    from conformance.engine import verify
     from conformance.report.terminal import print_verdicts
+    from conformance.worker import Task, verify_apart
 
     name, at, case = parsed.id.rpartition("@")
     if not at:
         raise UsageError(f"replay: expected NAME@CASE; given {parsed.id!r}")
     name, _, like = name.partition("~")
-    candidate = load(name, like or None)
-    verdict = verify(candidate, cases=[parse_case(case)], backend=parsed.backend)
-    print_verdicts([verdict], _console())
-    return _exit([verdict])
+    task = Task(name, like or None, parsed.backend, case=str(parse_case(case)))
+    verdicts = verify_apart([task], processes=1, seconds=parsed.case_seconds)
+    print_verdicts(verdicts, _console())
+    return _exit(verdicts)
 
 
 def _doctor(parsed: argparse.Namespace) -> Exit:
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
     from conformance.backends import get_backend
+    from conformance.machine import machine
 
-    print(
-        f"python       {platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores"
-    )
-    for package in ("jax", "jaxlib", "libtpu", "numpy", "hypothesis", "pytest"):
-        try:
-            print(f"{package:<12} {version(package)}")
-        except PackageNotFoundError:
-            print(f"{package:<12} not installed")
-    backend = get_backend("cpu")
-    print(f"backend cpu  {len(backend.devices)} simulated devices")
+    for name, found in machine().items():
+        print(f"{name:<12} {found}")
+    print(f"backend cpu  {len(get_backend('cpu').devices)} simulated devices")
     return Exit.OK
 
 
@@ -194,6 +191,8 @@ def _parser() -> _Parser:
     run.add_argument("names", nargs="*", metavar="NAME", help=_NAME_HELP + "; all strategies")
     run.add_argument("--profile", choices=("smoke", "default", "nightly"), default="default")
     run.add_argument("--seed", type=int, default=0, help="of the cases that are drawn")
+    run.add_argument("-n", dest="processes", type=int, default=2, help="children at once; 2")
+    run.add_argument("--report", type=Path, metavar="FILE", help="write FILE.json or FILE.md too")
     run.set_defaults(command=_run)
 
     explain = verbs.add_parser("explain", help="what one case of a strategy holds and sends")
@@ -212,6 +211,14 @@ def _parser() -> _Parser:
     doctor = verbs.add_parser("doctor", help="versions, backends here, device counts")
     doctor.set_defaults(command=_doctor)
 
+    for verb in (run, replay):
+        verb.add_argument(
+            "--case-seconds",
+            type=float,
+            default=60.0,
+            metavar="S",
+            help="a case that takes longer has hung; 60",
+        )
     for verb in (run, explain):
         verb.add_argument("--like", metavar="STRATEGY", help="hold NAME to this one's contract")
     for verb in (run, explain, replay):

@@ -13,7 +13,13 @@ from conformance.checks import Finding
 from conformance.collective import Collective
 from conformance.contracts import Contract
 from conformance.inputs import Inputs, differentiated
-from conformance.observe import Executable, Raised, compile_forward, compile_gradient
+from conformance.observe import (
+    Executable,
+    Raised,
+    compile_forward,
+    compile_gradient,
+    count_events,
+)
 from conformance.traffic import expected_flows, logical_axes
 
 Found = tuple[str, Finding]
@@ -46,6 +52,7 @@ class Examiner:
         self.compiled = 0
         self._programs: dict[Case, tuple[_Programs, tuple[Found, ...]]] = {}
         self._examined: dict[Case, Examination] = {}
+        self._called_twice: set[str] = set()
 
     def examine(self, case: Case) -> Examination:
         """Compiles the programs of a case, unless they are there, and runs them on its data."""
@@ -59,9 +66,25 @@ class Examiner:
             found = tuple(_of_programs(contract, case, programs, self.backend))
             self._programs[case.program] = programs, found
         programs, of_program = self._programs[case.program]
-        of_data = tuple(_of_data(contract, case, programs, drawn))
+        of_data = (
+            *_of_data(contract, case, programs, drawn),
+            *self._retraces(case, programs, drawn),
+        )
         self._examined[case] = Examination(case, of_program, of_data)
         return self._examined[case]
+
+    def _retraces(self, case: Case, programs: _Programs, drawn: Inputs) -> Iterator[Found]:
+        """Once for each kind of axes, since it costs a compile of its own."""
+        if isinstance(programs.forward, Raised) or case.axis_types in self._called_twice:
+            return
+        self._called_twice.add(case.axis_types)
+        if not hasattr(self.candidate.function, "trace"):
+            yield "retraces", Finding(0, reason="it is not jitted, its caller will jit it")
+            return
+        specs, mesh = self.candidate.contract.signature.inputs, programs.forward.mesh
+        arrays = inputs.place(drawn.arrays, specs, mesh, case)
+        events = count_events(self.candidate, case, mesh, arrays)
+        yield "retraces", checks.check_retraces(events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -106,6 +107,38 @@ def compile_gradient(
         for spec, cotangent in zip(inputs.differentiable, inputs.cotangents, strict=True)
     )
     return _compile(gradient, (cotangents, arguments), {}, mesh, backend)
+
+
+def count_events(
+    candidate: Candidate, case: Case, mesh: jax.sharding.Mesh, arguments: Sequence[jax.Array]
+) -> tuple[Mapping[str, int], ...]:
+    """How often two calls of a jitted candidate, as it is, trace and compile."""
+    import jax
+
+    counted: Counter[str] = Counter()
+
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
+        counted.update([_EVENTS[event]] if event in _EVENTS else [])
+
+    calls = []
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        for _ in range(2):
+            with jax.set_mesh(mesh):
+                jax.block_until_ready(
+                    candidate.function(*arguments, **candidate.keywords(case.bindings))
+                )
+            calls.append(dict(counted))
+            counted.clear()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return tuple(calls)
+
+
+_EVENTS = {
+    "/jax/core/compile/jaxpr_trace_duration": "traced",
+    "/jax/core/compile/backend_compile_duration": "compiled",
+}
 
 
 def _abstract(

@@ -1,5 +1,6 @@
 """The command line: what it prints, and its exit codes for wrong usage, failures and success."""
 
+import json
 import os
 import subprocess
 import sys
@@ -99,7 +100,18 @@ def test_the_replay_line_of_a_failure_gives_the_same_failure(
     assert failed.splitlines()[0] in again
 
 
+@pytest.mark.parametrize("suffix", ["json", "md"])
+def test_a_report_is_written_where_it_is_asked_for(folder: Path, suffix: str) -> None:
+    arguments = ["run", "my_own:sound", "--profile", "smoke", "--report", f"out.{suffix}"]
+    assert main(arguments) == Exit.OK
+    text = (folder / f"out.{suffix}").read_text()
+    assert "my_own:sound" in text
+    if suffix == "json":
+        assert json.loads(text)["verdicts"][0]["verdict"] == "lowered"
+
+
 USAGE = {
+    "run my_own:sound --report out.txt": "--report: expected a name ending in .json or .md",
     "run mlq": "unknown strategy 'mlq'; the strategies are ",
     "run nowhere_at_all:f": "importing 'nowhere_at_all' failed: ModuleNotFoundError",
     "run my_import:f": "importing 'my_import' failed: ModuleNotFoundError: No module named "

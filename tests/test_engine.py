@@ -277,3 +277,46 @@ def test_scaling_before_the_sum_is_rounding_and_no_fault() -> None:
     # Under `check_vma=False` the cotangent is divided by tp before it is summed over tp.
     verdict = verify(mlp_of(sound), FORWARD, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")])
     assert verdict.numbers["rounded"] >= 1
+
+
+def test_a_jitted_candidate_is_called_twice_as_it_is() -> None:
+    case = parse_case("dp=2,tp=3/B=2,D=3,F=15")
+    assert verify(mlp, cases=[case]).counts["retraces"].compared == 1
+    plain = verify(checked(sound), mlp, cases=[case]).counts["retraces"]
+    assert (plain.compared, plain.reason) == (0, "it is not jitted, its caller will jit it")
+
+
+class NeverTheSame:
+    """A static option that is not equal to itself, as an option that holds a NaN is not."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_a_candidate_that_is_traced_again_fails() -> None:
+    class Retraced:
+        """Looks like a jitted function, and hands a new option to one at every call."""
+
+        def __init__(self) -> None:
+            self.jitted = jax.jit(self.body, static_argnames=("dp", "tp", "option"))
+            self.__name__ = self.__qualname__ = "retraced"
+
+        @staticmethod
+        def body(x: Any, w_up: Any, w_down: Any, *, dp: Any, tp: Any, option: Any) -> Any:
+            return jax.lax.with_sharding_constraint(mlp_reference(x, w_up, w_down), P(dp, None))
+
+        def __call__(
+            self, x: Any, w_up: Any, w_down: Any, *, dp: Any = "dp", tp: Any = "tp"
+        ) -> Any:
+            return self.jitted(x, w_up, w_down, dp=dp, tp=tp, option=NeverTheSame())
+
+        def trace(self, *arguments: Any, **keywords: Any) -> Any:
+            return self.jitted.trace(*arguments, **keywords, option=NeverTheSame())
+
+    verdict = verify(Retraced(), mlp, cases=[parse_case("dp=2,tp=3/B=2,D=3,F=15")])
+    (failure,) = verdict.failures
+    assert failure.check == "retraces"
+    assert failure.message.startswith("a second call with the same arrays traced ")

@@ -1,4 +1,5 @@
 import io
+import json
 
 from rich.console import Console
 
@@ -6,6 +7,9 @@ from conformance import parse_case
 from conformance.checks import Finding
 from conformance.examine import Examination
 from conformance.failures import Failure
+from conformance.machine import machine
+from conformance.report.data import VERSION, from_data, report_data, to_data
+from conformance.report.markdown import markdown
 from conformance.report.terminal import print_verdicts, summary
 from conformance.verdict import Verdict, judge
 
@@ -40,11 +44,11 @@ def test_the_table_shows_what_was_compared_and_what_failed() -> None:
     text = printed(GOOD, SLICED, BAD)
     assert row(text, "strategy") == [
         *("strategy", "backend", "cases", "runs", "values"),
-        *("out_sharding", "replicas", "gradients", "collectives", "verdict"),
+        *("out_sharding", "replicas", "gradients", "retraces", "collectives", "verdict"),
     ]
-    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", "-", "-", "-", "-", "conforms"]
+    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", *"-----", "conforms"]
     assert row(text, "sliced")[-1] == "lowered"
-    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", "-", "-", "-", "-", "failed"]
+    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", *"-----", "failed"]
 
 
 def test_lowerings_and_failures_are_told_in_full() -> None:
@@ -60,3 +64,32 @@ def test_the_last_line_sums_up() -> None:
         "1 conforms, 1 lowered, 1 failed; arrays compared: 1 bounded, 2 exact; 0.8 s"
     )
     assert summary([]).startswith("nothing ran; arrays compared: none")
+
+
+def test_a_verdict_survives_its_form_as_data() -> None:
+    for verdict in (GOOD, SLICED, BAD):
+        data = json.loads(json.dumps(to_data(verdict)))
+        assert from_data(data) == verdict
+    assert to_data(BAD)["failures"] == [
+        {
+            "check": "values",
+            "case": "X=2/B=2/f32/auto",
+            "message": "off",
+            "replay": "bad[1]@X=2/B=2/f32/auto",
+        }
+    ]
+
+
+def test_a_report_names_its_version_and_the_machine() -> None:
+    data = report_data([GOOD], machine())
+    assert data["version"] == VERSION == 1
+    assert {"python", "machine", "jax", "numpy"} <= set(data["machine"])
+    assert [one["verdict"] for one in data["verdicts"]] == ["conforms"]
+
+
+def test_a_page_has_the_table_the_lowerings_and_the_failures() -> None:
+    page = markdown([GOOD, SLICED, BAD], {"jax": "1.2"})
+    assert "| good | cpu | 1 | - | 1/0 | - | - | - | - | - | conforms |" in page
+    assert "- sliced: as a slice: 2.0x (1 programs)" in page
+    assert "## bad[1]: values\n\n```\nvalues: off\n" in page
+    assert page.endswith("jax 1.2\n")
