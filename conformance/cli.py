@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import enum
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -61,12 +60,14 @@ def _list(parsed: argparse.Namespace) -> Exit:
 
 def _run(parsed: argparse.Namespace) -> Exit:
     from conformance.candidate import strategies
+    from conformance.machine import machine
+    from conformance.report.file import SUFFIXES, write_report
     from conformance.report.terminal import print_verdicts
     from conformance.worker import Task, verify_apart
 
     if parsed.like and not parsed.names:
         raise UsageError("--like: name the function that should behave like it")
-    if parsed.report is not None and parsed.report.suffix not in (".json", ".md"):
+    if parsed.report is not None and parsed.report.suffix not in SUFFIXES:
         raise UsageError(f"--report: expected a name ending in .json or .md; given {parsed.report}")
     names = parsed.names or [candidate.name for candidate in strategies()]
     tasks = [Task(n, parsed.like, parsed.backend, parsed.profile, parsed.seed) for n in names]
@@ -79,20 +80,8 @@ def _run(parsed: argparse.Namespace) -> Exit:
         )
     print_verdicts(verdicts, _console())
     if parsed.report is not None:
-        _write(parsed.report, verdicts)
+        write_report(parsed.report, verdicts, machine())
     return _exit(verdicts)
-
-
-def _write(path: Path, verdicts: Sequence[Verdict]) -> None:
-    from conformance.machine import machine
-    from conformance.report.data import report_data
-    from conformance.report.markdown import markdown
-
-    if path.suffix == ".json":
-        text = json.dumps(report_data(verdicts, machine()), indent=2) + "\n"
-    else:
-        text = markdown(verdicts, machine())
-    path.write_text(text, encoding="utf-8")
 
 
 def _explain(parsed: argparse.Namespace) -> Exit:

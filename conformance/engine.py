@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from conformance.backends import Backend, get_backend
+from conformance.backends import get_backend
 from conformance.candidate import Candidate, as_candidate
 from conformance.case import Case
 from conformance.checks import LAWS
@@ -56,7 +56,7 @@ def verify(
     source = get_backend(backend)
     drawn = cases is None
     if cases is None:
-        cases = tuple(profile_cases(candidate, source, profile, seed))
+        cases = tuple(profile_cases(candidate, len(source.devices), profile, seed))
     for case in cases:
         case.check(candidate.contract)
         source.require(case.devices)
@@ -114,16 +114,19 @@ def assert_conforms(candidate: Callable[..., Any], contract: Any = None, **keywo
 
 
 def profile_cases(
-    candidate: Candidate, backend: Backend, profile: Profile, seed: int
+    candidate: Candidate, devices: int, profile: Profile, seed: int
 ) -> Iterator[Case]:
-    """The cases of a profile: each program on exact data, and on real data where it has floats."""
+    """The cases of a profile on at most `devices` devices.
+
+    Each program is run on exact data, and on real data where it has floats.
+    """
     from conformance.generators import drawn_cases, fixed_cases
 
     if profile not in DRAWN:
         raise UsageError(f"profile {profile!r} is none of {', '.join(DRAWN)}")
     contract = candidate.contract
     for axis_types in contract.axis_types:
-        limits = (contract, axis_types, len(backend.devices), candidate.renames)
+        limits = (contract, axis_types, devices, candidate.renames)
         for case in (*fixed_cases(*limits), *drawn_cases(*limits, DRAWN[profile], seed)):
             yield case
             if case.dtype in FLOATS:

@@ -18,7 +18,6 @@ from conformance import (
     parse_case,
     verify,
 )
-from conformance.backends import get_backend
 from conformance.candidate import as_candidate
 from conformance.engine import profile_cases
 from strategies.tensor_parallel import mlp, mlp_reference, mlp_shard_map
@@ -155,7 +154,7 @@ def test_one_program_is_compiled_once_for_several_sets_of_data() -> None:
 @pytest.mark.parametrize(("profile", "programs"), [("smoke", 4), ("default", 22)])
 def test_a_profile_has_its_cases_for_each_axis_type(profile: Any, programs: int) -> None:
     candidate = as_candidate(mlp_shard_map)
-    cases = list(profile_cases(candidate, get_backend("cpu"), profile, 0))
+    cases = list(profile_cases(candidate, 12, profile, 0))
     for kind in ("auto", "explicit"):
         mine = [case for case in cases if case.axis_types == kind]
         assert len({case.program for case in mine}) == programs

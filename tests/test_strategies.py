@@ -1,5 +1,7 @@
 """Every strategy against its contract, and what a contract cannot say."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,41 +10,32 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from conformance import verify
-from conformance.backends import get_backend
 from conformance.candidate import strategies
 from conformance.contracts import FLOATS
 from conformance.engine import profile_cases
 from strategies import automatic, tensor_parallel
 
 CANDIDATES = {candidate.name: candidate for candidate in strategies()}
-ITEMS = [
-    pytest.param(name, kind, id=f"{name}-{kind}")
-    for name, candidate in CANDIDATES.items()
-    for kind in candidate.contract.axis_types
-]
 
 
-@pytest.mark.parametrize(("name", "axis_types"), ITEMS)
-def test_a_strategy_conforms(name: str, axis_types: str, pytestconfig: pytest.Config) -> None:
+def test_a_strategy_conforms(conforms: Callable[[], None]) -> None:
+    conforms()
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_green_verdict_is_worth_what_was_compared(name: str) -> None:
     candidate = CANDIDATES[name]
-    profile = pytestconfig.getoption("--conformance-profile")
-    seed = pytestconfig.getoption("--conformance-seed")
-    cases = [
-        case
-        for case in profile_cases(candidate, get_backend("cpu"), profile, seed)
-        if case.axis_types == axis_types
-    ]
+    cases = list(profile_cases(candidate, 12, "smoke", 0))
     verdict = verify(candidate, cases=cases)
-    assert verdict.ok, str(verdict)
-    # A green verdict is worth what was compared.
     for check in ("runs", "values", "out_sharding"):
         assert verdict.counts[check].compared == len(cases)
     programs = {case.program for case in cases}
-    with_gradient = sum(case.dtype in FLOATS for case in programs)
-    assert verdict.counts["collectives"].compared == len(programs) + with_gradient
-    assert verdict.counts["gradients"].compared >= 0.8 * sum(c.dtype in FLOATS for c in cases)
+    assert verdict.counts["collectives"].compared >= len(programs)
     assert verdict.numbers["exact"] >= sum(case.data == "exact" for case in cases)
     assert verdict.numbers.get("rounded", 0) == verdict.numbers.get("unproven", 0) == 0
+    if candidate.contract.differentiable:
+        floats = [case for case in cases if case.dtype in FLOATS]
+        assert verdict.counts["gradients"].compared >= 0.8 * len(floats)
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
