@@ -58,10 +58,10 @@ def test_a_loop_that_data_end_runs_an_unknown_number_of_times(folder: str) -> No
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_branch_is_marked(folder: str) -> None:
+def test_a_collective_in_one_branch_runs_an_unknown_number_of_times(folder: str) -> None:
     first, second = read(folder, "branch")
-    assert (first.reducer, first.conditional) == ("max", False)
-    assert (second.reducer, second.conditional) == ("sum", True)
+    assert (first.reducer, first.conditional, first.times) == ("max", False, 1)
+    assert (second.reducer, second.conditional, second.times) == ("sum", True, None)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -139,15 +139,74 @@ ENTRY""",
     assert found.groups == ((0, 1),)
 
 
+BRANCHES = """\
+HloModule m, num_partitions=8
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%yes (y: f32[4]) -> f32[4] {
+  %y = f32[4]{0} parameter(0)
+  ROOT %r1 = f32[4] all-reduce(%y), replica_groups={{0,1}}, to_apply=%add
+}
+
+%no (z: f32[4]) -> f32[4] {
+  %z = f32[4]{0} parameter(0)
+  %n = f32[4]{0} negate(%z)
+  ROOT %r2 = f32[4] all-reduce(%n), replica_groups={{0,1}}, to_apply=%add
+}
+
+ENTRY %main (p: pred[], x: f32[4]) -> f32[4] {
+  %p = pred[] parameter(0)
+  %x = f32[4]{0} parameter(1)
+  ROOT %c = f32[4] conditional(%p, %x, %x), true_computation=%yes, false_computation=%no
+}
+"""
+
+
+def test_branches_that_send_the_same_count_once() -> None:
+    (found,) = collectives(parse(BRANCHES))
+    assert (found.times, found.conditional) == (1, True)
+    other = BRANCHES.replace(
+        "all-reduce(%n), replica_groups={{0,1}}", "all-reduce(%n), replica_groups={{0,2}}"
+    )
+    assert [op.times for op in collectives(parse(other))] == [None, None]
+
+
+def test_a_loop_counts_by_its_own_state_only() -> None:
+    # The counter comes from the result of an inner loop that data end, not from the state.
+    text = (DATA / "tpu-v5e-2x4-0.12.0.1" / "nested_loops.hlo").read_text()
+    counter = "%get-tuple-element.82 = s32[]{:T(128)} get-tuple-element(%wide.param.4), index=0"
+    assert counter in text
+    moved = text.replace(counter, counter.replace("(%wide.param.4)", "(%tuple.31)"))
+    times = {op.kind: op.times for op in collectives(parse(moved))}
+    assert times["all-reduce"] is None
+
+
+def test_a_computation_that_calls_itself_is_an_error() -> None:
+    text = BRANCHES.replace("true_computation=%yes", "true_computation=%main")
+    with pytest.raises(HloError, match="a computation calls itself"):
+        collectives(parse(text))
+
+
 @pytest.mark.parametrize(
     ("instruction", "message"),
     [
-        ("ROOT %r = f32[4] all-reduce-scatter(%x)", "unknown collective 'all-reduce-scatter'"),
+        ("ROOT %r = f32[4] all-reduce-scatter(%x)", "unknown opcode 'all-reduce-scatter'"),
         (
             "ROOT %r = f32[4] all-reduce(%x), replica_groups=ring(8), to_apply=%add",
             "unknown form of replica groups",
         ),
         ("ROOT %r = f32[4] all-reduce(%x), to_apply=%add", "unknown form of replica groups"),
+        (
+            "ROOT %r = f32[4] all-reduce(%x), replica_groups={}, to_apply={%add,%add}",
+            "expected one computation in to_apply",
+        ),
+        ("ROOT %r = f32[4] send(%x), channel_id=1", "'send' sends in a way that is not known"),
+        ("ROOT %r = f32[4] while(%x), condition=%add", "expected a condition and a body"),
         (
             "ROOT %r = f32[4] collective-permute(%x), source_target_pairs=all",
             "unknown form of source-target pairs",

@@ -36,9 +36,29 @@ def test_every_form_of_replica_groups_is_expanded(
     assert parse_groups(text, 8) == groups
 
 
-@pytest.mark.parametrize("text", ["", "{0,1}", "[2,4]", "mesh['x'=2] x", "[2,4]<=[8]T"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{0,1}", "[2,4]", "mesh['x'=2] x", "[2,4]<=[8]T", "[2,4]<=[8]T(5,0)", "[3,4]<=[4]"),
+        *("mesh['x'=8] {'z'}", "mesh['x'=8] {'x':(0)2}", "mesh['x'=2,'y'=4] {'x':(1)5}"),
+    ],
+)
 def test_an_unknown_form_of_groups_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="unknown form of replica groups"):
+        parse_groups(text, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{}}", "empty or overlap"),
+        ("{{0,1},{}}", "empty or overlap"),
+        ("{{0,1},{1,2}}", "empty or overlap"),
+        ("{{0,8}}", "beyond the 8 partitions"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_groups(text, 8)
 
 

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.hlo.dataflow import Dataflow
+from conformance.hlo.error import HloError
 from conformance.hlo.groups import Group, parse_groups, parse_pairs
 from conformance.hlo.loops import trip_count
+from conformance.hlo.opcodes import CALLING, COLLECTIVES, LOCAL, POINT_TO_POINT
 from conformance.hlo.shapes import Shape
 from conformance.hlo.text import Instruction, Module
 
-KINDS = (
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "collective-permute",
-    "ragged-all-to-all",
-    "collective-broadcast",
-)
-_LOOKS_COLLECTIVE = ("all-", "reduce-scatter", "collective-", "ragged-all")
-# Most of all instructions: neither do they send anything nor call what might.
-_PLAIN = frozenset(
-    {"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "copy", "convert"}
-    | {"add", "subtract", "multiply", "divide", "maximum", "broadcast", "reshape", "dot"}
-)
 _REDUCERS = {
     "add": "sum",
     "maximum": "max",
@@ -35,7 +23,6 @@ _REDUCERS = {
     "and": "and",
     "or": "or",
 }
-_CALLING = ("fusion", "call", "while", "conditional", "async-start", "custom-call")
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _SOURCE = re.compile(r'source_file="([^"]*)" source_line=(\d+)')
 _OPERATION = re.compile(r'op_name="([^"]*)"')
@@ -64,34 +51,51 @@ class CollectiveOp:
     instruction: Instruction
     source: str
 
+    @property
+    def what(self) -> tuple[object, ...]:
+        """All that two collectives have in common which do the same."""
+        return (
+            self.kind,
+            self.groups,
+            self.pairs,
+            self.operands,
+            self.reducer or "",
+            str(self.times),
+        )
+
 
 def collectives(module: Module) -> tuple[CollectiveOp, ...]:
     """Every collective that runs, in the order of the text, a start/done pair once.
 
-    Raises `HloError` for a collective, or a form of its groups, that is not known.
+    One that stands in a branch of a `conditional` counts once if every branch has the same ones,
+    and else an unknown number of times. Raises `HloError` for a collective, or a form of its
+    groups, that is not known.
     """
-    return tuple(_within(module, module.entry.name, 1, False, Dataflow(module)))
+    try:
+        return tuple(_within(module, module.entry.name, 1, Dataflow(module)))
+    except RecursionError:
+        raise HloError("a computation calls itself") from None
 
 
 def _within(
-    module: Module, computation: str, times: int | None, conditional: bool, dataflow: Dataflow
+    module: Module, computation: str, times: int | None, dataflow: Dataflow
 ) -> Iterator[CollectiveOp]:
     for instruction in module.computations[computation].instructions.values():
         opcode = instruction.opcode
-        if opcode in _PLAIN:
+        if opcode in LOCAL:
             continue
-        if opcode.startswith(_LOOKS_COLLECTIVE):
-            kind = opcode.removesuffix("-start")
-            if kind in KINDS:
-                yield _collective(module, instruction, kind, times, conditional)
-            elif opcode.removesuffix("-done") not in KINDS:
-                raise instruction.error(f"unknown collective {opcode!r}")
-        elif opcode.startswith(_CALLING) and not opcode.endswith(("-done", "-update")):
+        if opcode in POINT_TO_POINT:
+            raise instruction.error(f"{opcode!r} sends in a way that is not known")
+        kind = opcode.removesuffix("-start")
+        if kind in COLLECTIVES:
+            yield _collective(module, instruction, kind, times)
+        elif opcode == "conditional":
+            yield from _branches(module, instruction, times, dataflow)
+        elif kind in CALLING:
             inside = times
             if opcode == "while":
                 trips = trip_count(dataflow, instruction)
                 inside = None if times is None or trips is None else times * trips
-            branch = conditional or opcode == "conditional"
             for attribute, callees in instruction.called.items():
                 for callee in callees:
                     found = module.computation(callee, instruction)
@@ -99,11 +103,27 @@ def _within(
                     # The condition is asked once more than the body runs.
                     if attribute == "condition" and inside is not None and times is not None:
                         often = inside + times
-                    yield from _within(module, found.name, often, branch, dataflow)
+                    yield from _within(module, found.name, often, dataflow)
+
+
+def _branches(
+    module: Module, conditional: Instruction, times: int | None, dataflow: Dataflow
+) -> Iterator[CollectiveOp]:
+    branches = [
+        list(_within(module, module.computation(name, conditional).name, times, dataflow))
+        for name in itertools.chain(*conditional.called.values())
+    ]
+    alike = all(
+        sorted(op.what for op in branch) == sorted(op.what for op in branches[0])
+        for branch in branches
+    )
+    for branch in branches[:1] if alike else branches:
+        for op in branch:
+            yield replace(op, conditional=True, times=op.times if alike else None)
 
 
 def _collective(
-    module: Module, instruction: Instruction, kind: str, times: int | None, conditional: bool
+    module: Module, instruction: Instruction, kind: str, times: int | None
 ) -> CollectiveOp:
     groups: tuple[Group, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
@@ -122,7 +142,7 @@ def _collective(
         operands,
         _reducer(module, instruction) if "reduce" in kind else None,
         times,
-        conditional,
+        False,
         instruction,
         source_of(module, instruction),
     )
@@ -135,7 +155,9 @@ def groups_of(module: Module, instruction: Instruction) -> tuple[Group, ...]:
 
 
 def _reducer(module: Module, instruction: Instruction) -> str:
-    (name,) = instruction.called.get("to_apply", ("",))
+    (name, *more) = instruction.called.get("to_apply", ("",))
+    if more:
+        raise instruction.error("expected one computation in to_apply")
     root = module.computation(name, instruction).root
     return _REDUCERS.get(root.opcode, f"unknown:{root.opcode}")
 

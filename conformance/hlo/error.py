@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 class HloError(ValueError):
-    """HLO text that is cut off or unknown; `line_number` and `line` say where."""
+    """HLO text that is cut off or unknown: `reason`, and the `line` with its number."""
 
     def __init__(self, message: str, line_number: int = 0, line: str = "") -> None:
+        self.reason = message
         self.line_number = line_number
         self.line = line
         where = f"line {line_number}: " if line_number else ""

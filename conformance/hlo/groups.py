@@ -23,15 +23,31 @@ _AXIS = re.compile(r"'([^']+)'(?:=(\d+))?(?::\((\d+)\)(\d+))?")
 def parse_groups(text: str, partitions: int) -> tuple[Group, ...]:
     """The groups in the order of the text; an empty list is one group of all partitions.
 
-    Raises `ValueError` for a form that is not known.
+    Raises `ValueError` for a form that is not known, and for groups that are empty, overlap or
+    go beyond the partitions.
     """
+    try:
+        groups = _expanded(text, partitions)
+    except (KeyError, IndexError, ZeroDivisionError):
+        raise ValueError("unknown form of replica groups") from None
+    members = [position for group in groups for position in group]
+    if not all(groups) or len(set(members)) < len(members):
+        raise ValueError("replica groups that are empty or overlap")
+    if not members or max(members) >= partitions:
+        raise ValueError(f"replica groups beyond the {partitions} partitions")
+    return groups
+
+
+def _expanded(text: str, partitions: int) -> tuple[Group, ...]:
     if text == "{}":
         return (tuple(range(partitions)),)
     if _LISTS.fullmatch(text):
-        return tuple(_numbers(group) for group in re.findall(r"\{([\d,]+)\}", text))
+        return tuple(_numbers(group) for group in re.findall(r"\{([\d,]*)\}", text[1:-1]))
     if found := _IOTA.fullmatch(text):
         count, size = _numbers(found[1])
         flat = _iota(_numbers(found[2]), found[3])
+        if count * size != len(flat):
+            raise ValueError("unknown form of replica groups")
         return tuple(tuple(flat[i * size : (i + 1) * size]) for i in range(count))
     if found := _MESH.fullmatch(text):
         return _mesh_groups(found[1], found[2], found[3])
@@ -81,6 +97,8 @@ def _mesh_groups(mesh: str, device_ids: str | None, over: str) -> tuple[Group, .
     for name, _, before, part in _AXIS.findall(over):
         if part:
             major, size = int(before), int(part)
+            if sizes[name] % (major * size):
+                raise ValueError("unknown form of replica groups")
             cuts[name] = [(major, False), (size, True), (sizes[name] // major // size, False)]
             chosen.append((name, 1))
         else:

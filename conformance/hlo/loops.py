@@ -18,13 +18,16 @@ def trip_count(dataflow: Dataflow, loop: Instruction) -> int | None:
     """
     if annotated := _ANNOTATED.search(loop.rest):
         return int(annotated[1])
-    (condition,), (body,) = loop.called["condition"], loop.called["body"]
+    called = loop.called
+    if set(called) != {"condition", "body"}:
+        raise loop.error("expected a condition and a body")
+    (condition,), (body,) = called["condition"], called["body"]
     module = dataflow.module
     compare, _ = dataflow.origin(module.computation(condition, loop).root)
     if compare.opcode != "compare":
         return None
     counter, _ = dataflow.origin(module.operand(compare, 0))
-    index = _element(counter, condition)
+    index = _element(dataflow, counter, condition)
     limit = _constant(dataflow, loop, module.operand(compare, 1), condition)
     results, _ = dataflow.origin(module.computation(body, loop).root)
     if index is None or limit is None or results.opcode != "tuple":
@@ -43,9 +46,11 @@ def trip_count(dataflow: Dataflow, loop: Instruction) -> int | None:
     return None
 
 
-def _element(value: Instruction, computation: str) -> int | None:
-    """Which element of the loop's state `value` is, where it is one."""
+def _element(dataflow: Dataflow, value: Instruction, computation: str) -> int | None:
+    """Which element of the loop's own state `value` is, where it is one."""
     if value.opcode != "get-tuple-element" or value.computation != computation:
+        return None
+    if dataflow.module.operand(value, 0).opcode != "parameter":
         return None
     return int(value.attribute("index") or 0)
 
@@ -65,7 +70,7 @@ def _step(
         return None
     for counter, step in ((0, 1), (1, 0)):
         before, _ = dataflow.origin(dataflow.module.operand(add, counter))
-        if _element(before, body) == index:
+        if _element(dataflow, before, body) == index:
             return _constant(dataflow, loop, dataflow.module.operand(add, step), body)
     return None
 
@@ -75,7 +80,7 @@ def _constant(
 ) -> int | None:
     """An integer known at compile time, perhaps handed through the loop unchanged."""
     value, _ = dataflow.origin(value)
-    index = _element(value, computation)
+    index = _element(dataflow, value, computation)
     if index is None:
         return _same_everywhere(dataflow, value)
     (body,) = loop.called["body"]
@@ -83,7 +88,7 @@ def _constant(
     if results.opcode != "tuple":
         return None
     kept, _ = dataflow.origin(dataflow.module.operand(results, index))
-    return _first(dataflow, loop, index) if _element(kept, body) == index else None
+    return _first(dataflow, loop, index) if _element(dataflow, kept, body) == index else None
 
 
 def _same_everywhere(dataflow: Dataflow, value: Instruction) -> int | None:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from conformance.hlo.error import HloError
+from conformance.hlo.opcodes import is_known
 from conformance.hlo.shapes import Shape, parse_shape
 
 _HEAD = re.compile(r"  (ROOT )?%?([^\s=]+) = (\S.*?) ([a-z][a-z0-9\-]*)\((.*)", re.DOTALL)
 _HEADER = re.compile(r"(ENTRY )?%?(\S+) \(.*\) -> .* \{$")
+_FIRST = re.compile(r"\n(?=(?:ENTRY |%).*\{$)", re.MULTILINE)
 _MODULE = re.compile(r"HloModule ([^\s,]+)(.*)")
 _NAME = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(
@@ -164,7 +166,12 @@ def parse(text: str) -> Module:
     root: Instruction | None = None
     count = 0
     match = _HEAD.match
-    numbered = enumerate(lines, 1)
+    known: set[str] = set()
+    shapes: set[str] = set()
+    # The tables before the first computation have their own reader.
+    first = _FIRST.search(text)
+    skipped = text.count("\n", 0, first.start()) + 1 if first else len(lines)
+    numbered = iter(enumerate(lines[skipped:], skipped + 1))
     for number, line in numbered:
         while line.count('"') % 2:
             line = _joined(number, line, numbered)
@@ -173,11 +180,22 @@ def parse(text: str) -> Module:
             if found is None:
                 raise HloError("expected an instruction '%name = shape opcode(...)'", number, line)
             is_root, inner, shape, opcode, rest = found.groups()
+            if opcode not in known:
+                if not is_known(opcode):
+                    raise HloError(f"unknown opcode {opcode!r}", number, line)
+                known.add(opcode)
+            if shape not in shapes:
+                _check_shape(shape, number, line)
+                shapes.add(shape)
+            if inner in instructions:
+                raise HloError(f"there are two instructions {inner!r}", number, line)
             instructions[inner] = instruction = Instruction(
                 inner, opcode, shape, rest, name, is_root is not None, number
             )
             count += 1
             if is_root:
+                if root is not None:
+                    raise HloError("there are two ROOT instructions", number, line)
                 root = instruction
         elif line.startswith("}"):
             if name is None or root is None:
@@ -188,9 +206,13 @@ def parse(text: str) -> Module:
             if name is not None:
                 raise HloError(f"expected '}}' at the end of {name!r}", number, line)
             name = opening[2]
+            if name in computations or (opening[1] and entry is not None):
+                raise HloError(
+                    "there are two computations of this name, or two ENTRY", number, line
+                )
             entry = name if opening[1] else entry
-        elif name is not None and line:
-            raise HloError("expected an instruction, or '}'", number, line)
+        elif line and (name is not None or computations):
+            raise HloError("expected an instruction, a computation, or '}'", number, line)
     if name is not None:
         raise HloError(f"the text is cut off within {name!r}", len(lines), lines[-1])
     if entry is None:
@@ -198,6 +220,9 @@ def parse(text: str) -> Module:
     if (printed := count_instructions(text)) != count:
         raise HloError(f"{printed} instructions are printed and {count} were read")
     partitions = re.search(r"num_partitions=(\d+)", header[2])
+    replicas = re.search(r"replica_count=(\d+)", header[2])
+    if replicas is not None and replicas[1] != "1":
+        raise HloError("replicas beside partitions are not known", 1, lines[0])
     return Module(
         header[1],
         computations,
@@ -206,6 +231,13 @@ def parse(text: str) -> Module:
         count,
         _frames(text),
     )
+
+
+def _check_shape(text: str, number: int, line: str) -> None:
+    try:
+        parse_shape(text)
+    except HloError as error:
+        raise HloError(error.reason, number, line) from None
 
 
 def _joined(number: int, line: str, following: Iterator[tuple[int, str]]) -> str:
