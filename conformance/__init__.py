@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         permute,
         reduce_scatter,
     )
-    from conformance.contracts import Contract, contract
+    from conformance.contracts import Contract, KnownFailure, contract, known_failure
     from conformance.engine import assert_conforms, verify
     from conformance.errors import BackendError, CaseError, ContractError, UsageError
     from conformance.failures import Failure
@@ -34,6 +34,7 @@ __all__ = [
     "ContractError",
     "Failure",
     "HloError",
+    "KnownFailure",
     "UsageError",
     "Verdict",
     "all_gather",
@@ -41,6 +42,7 @@ __all__ = [
     "all_to_all",
     "assert_conforms",
     "contract",
+    "known_failure",
     "parse_case",
     "permute",
     "reduce_scatter",
@@ -56,6 +58,7 @@ _HOME = {
     "ContractError": "errors",
     "Failure": "failures",
     "HloError": "hlo",
+    "KnownFailure": "contracts",
     "UsageError": "errors",
     "Verdict": "verdict",
     "all_gather": "collective",
@@ -63,6 +66,7 @@ _HOME = {
     "all_to_all": "collective",
     "assert_conforms": "engine",
     "contract": "contracts",
+    "known_failure": "contracts",
     "parse_case": "case",
     "permute": "collective",
     "reduce_scatter": "collective",

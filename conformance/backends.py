@@ -50,10 +50,15 @@ def get_backend(name: str) -> Backend:
         # Once it has started it keeps the devices that it has.
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", SIMULATED_DEVICES)
-    devices = tuple(jax.devices("cpu"))
+    try:
+        devices = tuple(jax.devices("cpu"))
+    except (RuntimeError, AssertionError) as error:
+        raise BackendError(f"cpu: JAX does not start it: {error}; set JAX_PLATFORMS=cpu") from None
     if len(devices) < 2:
+        asked = os.environ.get("JAX_NUM_CPU_DEVICES")
+        why = f"JAX_NUM_CPU_DEVICES={asked} asks for" if asked else "JAX has already started with"
         raise BackendError(
-            "cpu: JAX has already started with 1 device, on which no sharding can be checked; "
+            f"cpu: {why} 1 device, on which no sharding can be checked; "
             f"set JAX_NUM_CPU_DEVICES={SIMULATED_DEVICES} before JAX starts"
         )
     return Backend("cpu", devices, _CPU_OPTIONS)

@@ -96,6 +96,10 @@ def load(name: str, like: str | None = None) -> Candidate:
 def strategies() -> Iterator[Candidate]:
     """Every strategy of the package `strategies`, in the order of modules and definitions."""
     package = _import(STRATEGIES, STRATEGIES)
+    if not hasattr(package, "__path__"):
+        raise UsageError(
+            f"{package.__file__} hides the package of this name; rename it, or run elsewhere"
+        )
     for info in pkgutil.iter_modules(package.__path__):
         module = _import(f"{STRATEGIES}.{info.name}", info.name)
         for attribute, value in vars(module).items():
@@ -120,7 +124,7 @@ def _import(module: str, asked: str) -> ModuleType:
         return importlib.import_module(module)
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"{asked}: importing {module!r} failed: {type(error).__name__}: {error}"
         ) from error

@@ -15,6 +15,7 @@ from conformance.notation import ITEM_BYTES
 
 Data = Literal["exact", "real"]
 _GRAMMAR = "dp=2,tp=3,+z=1/B=4,D=6,F=9/f32/explicit/order=7/names=1/data=exact/seed=0"
+_NUMBERS = 1 << 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -66,6 +67,9 @@ class Case:
         for name, size in [*((a.name, min(a.parts)) for a in self.mesh), *self.dims]:
             if size < 1:
                 raise CaseError(f"{name}={size}: a size is a positive integer")
+        for name, number in (("order", self.order), ("names", self.names), ("seed", self.seed)):
+            if not 0 <= number < _NUMBERS:
+                raise CaseError(f"{name}={number}: expected 0 to {_NUMBERS - 1}")
         if self.dtype not in ITEM_BYTES:
             raise CaseError(f"dtype {self.dtype!r} is none of {', '.join(ITEM_BYTES)}")
         if self.axis_types not in get_args(AxisTypes):

@@ -40,7 +40,8 @@ class Finding:
     """What one check says of one case.
 
     `compared` counts what was compared; `numbers` says by which means arrays were; `lowered`
-    names the lowerings that were needed; `reason` says why nothing was compared.
+    names the lowerings that were needed; `reason` says why nothing was compared; `known` tells of
+    problems that are not the candidate's.
     """
 
     compared: int
@@ -48,6 +49,7 @@ class Finding:
     numbers: Mapping[str, int] = field(default_factory=dict)
     lowered: tuple[str, ...] = ()
     reason: str = ""
+    known: tuple[str, ...] = ()
 
 
 def check_values(
@@ -86,6 +88,15 @@ def check_values(
     compared = sum(n for how, n in numbers.items() if how != "at a kink") + len(problems)
     reason = "" if compared else "every output was at a kink"
     return Finding(compared, tuple(problems), numbers, reason=reason)
+
+
+def fits(specs: Sequence[ArraySpec], expected: Sequence[Expected], returned: Any) -> bool:
+    """Whether the outputs have the structure, shapes and dtypes that are expected."""
+    outputs = as_outputs(specs, returned)
+    return not isinstance(outputs, str) and all(
+        output.shape == want.value.shape and output.dtype == want.dtype
+        for output, want in zip(outputs, expected, strict=True)
+    )
 
 
 def check_out_sharding(
@@ -182,7 +193,13 @@ def check_collectives(expected: Sequence[Flow], reading: Reading, program: str =
     missing = [flow for flow in want if flow not in got]
     surplus = [flow for flow in got if flow not in want]
     if not missing and not surplus:
-        return Finding(1, lowered=reading.lowerings)
+        observed = {flow.key: flow.runs for flow in got}
+        often = tuple(
+            f"{program}expected {flow} in {flow.runs} runs; observed {observed[flow.key]} runs"
+            for flow in want
+            if flow.runs is not None and observed[flow.key] != flow.runs
+        )
+        return Finding(1, often, lowered=reading.lowerings)
     shown = []
     for flow in surplus:
         sources = {e.source for e in reading.entries if e.flow.key == flow.key and e.source}

@@ -6,6 +6,7 @@ import argparse
 import enum
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -41,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.USAGE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        print("conformance: internal error, not the candidate's; please report it", file=sys.stderr)
+        return Exit.INTERNAL
     return code
 
 
@@ -85,10 +90,13 @@ def _run(parsed: argparse.Namespace) -> Exit:
 
 
 def _explain(parsed: argparse.Namespace) -> Exit:
+    from conformance.backends import get_backend
     from conformance.candidate import load
     from conformance.case import Case, parse_dims, parse_mesh
     from conformance.explain import explain
 
+    # Before any module is imported that may start JAX.
+    get_backend(parsed.backend)
     candidate = load(parsed.name, parsed.like)
     contract = candidate.contract
     case = Case(
@@ -97,9 +105,9 @@ def _explain(parsed: argparse.Namespace) -> Exit:
         dtype=parsed.dtype or contract.dtypes[0],
         axis_types=parsed.axis_types or contract.axis_types[0],
     )
-    for line in explain(candidate, case, parsed.backend, text=parsed.hlo):
-        print(line)
-    return Exit.OK
+    lines, raised = explain(candidate, case, parsed.backend, text=parsed.hlo)
+    print("\n".join(lines))
+    return Exit.FAILED if raised else Exit.OK
 
 
 def _replay(parsed: argparse.Namespace) -> Exit:
@@ -143,12 +151,14 @@ def _console() -> Console:
 
 
 class _Progress:
-    """One line on standard error that says what is being observed; silent where nobody looks."""
+    """A line on standard error that says what is being observed; one a candidate in a log."""
 
     def __enter__(self) -> _Progress:
         from rich.console import Console
 
-        self._status = Console(stderr=True, highlight=False).status("starting JAX")
+        self._told: set[str] = set()
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("starting JAX")
         self._status.start()
         return self
 
@@ -156,6 +166,10 @@ class _Progress:
         from rich.markup import escape
 
         self._status.update(escape(text))
+        name = text.split()[0]
+        if not self._console.is_terminal and name not in self._told:
+            self._told.add(name)
+            print(f"verifying {name}", file=sys.stderr, flush=True)
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()

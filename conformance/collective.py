@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from conformance.errors import ContractError
+from conformance.errors import CaseError, ContractError
 from conformance.expressions import Expression
 from conformance.notation import Operand, parse_operand
 
@@ -90,8 +90,11 @@ def all_to_all(axes: str | tuple[str, ...], operand: str) -> Collective:
 
 def permute(axis: str, operand: str, *, shift: int, times: str | None = None) -> Collective:
     """Expects a permute along `axis`, sending `operand` from j to j + `shift`, `times` times."""
-    if shift == 0:
-        raise ContractError(f"permute over {axis!r}: shift=0 moves nothing; give another shift")
+    if not isinstance(shift, int) or shift == 0:
+        raise ContractError(
+            f"permute over {axis!r}: expected a whole number of places, and not 0; "
+            f"given shift={shift!r}"
+        )
     expression = None if times is None else Expression(times)
     return Collective(
         "collective-permute", (axis,), parse_operand(operand), shift=shift, times=expression
@@ -100,8 +103,18 @@ def permute(axis: str, operand: str, *, shift: int, times: str | None = None) ->
 
 def runs(collective: Collective, sizes: Mapping[str, int]) -> int:
     """How often the collective runs on axes of these sizes."""
-    return 1 if collective.times is None else collective.times.evaluate(sizes)
+    often = 1 if collective.times is None else collective.times.evaluate(sizes)
+    if often < 0:
+        raise CaseError(
+            f"collective '{collective}': {collective.times} is {often}; give an expression that is "
+            "never negative on the meshes of the contract"
+        )
+    return often
 
 
 def _axes(axes: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (axes,) if isinstance(axes, str) else tuple(axes)
+    if isinstance(axes, str):
+        return (axes,)
+    if not isinstance(axes, tuple | list) or not all(isinstance(axis, str) for axis in axes):
+        raise ContractError(f"axes: expected a name or a tuple of names; given {axes!r}")
+    return tuple(axes)

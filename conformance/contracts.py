@@ -21,6 +21,25 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
+class KnownFailure:
+    """A failure that is not the strategy's: of which check, where, and whose it is.
+
+    Only problems whose text contains `shows`, in cases where the constraint `where` holds, are
+    counted as known; `why` names the culprit and its versions.
+    """
+
+    check: str
+    where: Expression
+    shows: str
+    why: str
+
+
+def known_failure(check: str, *, where: str, shows: str, why: str) -> KnownFailure:
+    """States a known failure, such as one of XLA's, for the `known` of a contract."""
+    return KnownFailure(check, Expression(where), shows, why)
+
+
+@dataclass(frozen=True, slots=True)
 class Contract:
     """A strategy's promise: signature, reference, collectives, and where it holds.
 
@@ -36,6 +55,7 @@ class Contract:
     where: tuple[Expression, ...]
     dtypes: tuple[str, ...]
     ints: Mapping[str, tuple[Expression, Expression]] = field(hash=False)
+    known: tuple[KnownFailure, ...] = ()
 
     def __post_init__(self) -> None:
         known = {*self.signature.axes, *self.signature.symbols}
@@ -51,6 +71,9 @@ class Contract:
                 )
         for expression in self.where:
             _refuse_unknown(f"where {expression.text!r}", expression.names, known, self.signature)
+        for one in self.known:
+            place = f"known {one.where.text!r}"
+            _refuse_unknown(place, one.where.names, known, self.signature)
         for name, (low, high) in self.ints.items():
             _refuse_unknown(f"ints[{name!r}]", low.names | high.names, known, self.signature)
         _refuse_unknown("ints", self.ints.keys(), self.input_names, self.signature)
@@ -89,6 +112,7 @@ def contract(
     where: str | Sequence[str] = (),
     dtypes: Sequence[str] = ("f32", "bf16"),
     ints: Mapping[str, str] | None = None,
+    known: Sequence[KnownFailure] = (),
 ) -> Callable[[Function], Function]:
     """States what the decorated function promises, and returns the same function.
 
@@ -105,11 +129,30 @@ def contract(
     `where`: constraints among sizes, such as "S >= 4".
     `dtypes`: what inputs without a dtype are drawn from.
     `ints`: ranges of integer inputs, end excluded, such as {"ids": "0..E"}.
+    `known`: failures that are not the strategy's own, each a `known_failure`.
 
     Raises `ContractError` for malformed notation, for names that the signature does not know and
     for a function or reference whose parameters do not fit.
     """
+    _require("signature", signature, str)
     parsed = parse_signature(signature)
+    for keyword, given in (("collectives", collectives), ("gradient", gradient or ())):
+        _require(keyword, given, Sequence, "a list of collectives")
+        for one in given:
+            _require(keyword, one, Collective, "a list of collectives, such as [all_reduce(...)]")
+    for keyword, text in (
+        ("where", where),
+        ("dtypes", dtypes),
+        ("differentiable", differentiable or ()),
+    ):
+        for part in (text,) if isinstance(text, str) else text:
+            _require(keyword, part, str)
+    if isinstance(differentiable, str):
+        differentiable = (differentiable,)
+    if isinstance(dtypes, str):
+        dtypes = (dtypes,)
+    if not dtypes:
+        raise ContractError("dtypes: give at least one, such as ('f32', 'bf16')")
     if isinstance(axis_types, str):
         axis_types = (axis_types,)
     if not axis_types or not set(axis_types) <= set(_AXIS_TYPES):
@@ -125,6 +168,7 @@ def contract(
         axis_types=tuple(axis_types),
         where=tuple(map(Expression, (where,) if isinstance(where, str) else where)),
         dtypes=tuple(dtypes),
+        known=tuple(known),
         ints=MappingProxyType({name: _range(text) for name, text in (ints or {}).items()}),
     )
 
@@ -175,6 +219,14 @@ def _check_parameters(
             f"'{signature}' has {wanted} inputs: give one parameter for each"
         )
     return {key: p for key, p in parameters.items() if key not in positional[:wanted]}
+
+
+def _require(keyword: str, given: object, kind: type, wanted: str = "") -> None:
+    """Raises `ContractError` unless `given` is of the kind that a keyword takes."""
+    if not isinstance(given, kind) or (kind is Sequence and isinstance(given, str)):
+        raise ContractError(
+            f"{keyword}: expected {wanted or f'a {kind.__name__}'}; given {given!r}"
+        )
 
 
 def _range(text: str) -> tuple[Expression, Expression]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from conformance.backends import get_backend
 from conformance.candidate import Candidate, as_candidate
-from conformance.case import Case
+from conformance.case import Case, parse_case
 from conformance.checks import LAWS
 from conformance.contracts import FLOATS
 from conformance.errors import UsageError
@@ -33,7 +33,7 @@ def verify(
     candidate: Callable[..., Any] | Candidate,
     contract: Any = None,
     *,
-    cases: Sequence[Case] | None = None,
+    cases: Sequence[Case | str] | None = None,
     backend: str = "cpu",
     profile: Profile = "default",
     seed: int = 0,
@@ -42,7 +42,8 @@ def verify(
     """Checks a candidate against its contract over many cases, in this process.
 
     `contract`: a `Contract`, or a function that has one; None for the candidate's own.
-    `cases`: exactly these; None for those of `profile` (smoke, default, nightly), drawn by `seed`.
+    `cases`: exactly these, as cases or as their ids; None for those of `profile` (smoke, default,
+    nightly), drawn by `seed`.
     `progress`: called with each case before it is observed.
 
     All cases are swept first; then, unless `cases` are given, each failed check is shrunk by itself
@@ -54,20 +55,20 @@ def verify(
     if not isinstance(candidate, Candidate):
         candidate = as_candidate(candidate, contract)
     source = get_backend(backend)
-    drawn = cases is None
+    chosen = [parse_case(one) if isinstance(one, str) else one for one in cases or ()]
     if cases is None:
-        cases = tuple(profile_cases(candidate, len(source.devices), profile, seed))
-    for case in cases:
+        chosen = list(profile_cases(candidate, len(source.devices), profile, seed))
+    for case in chosen:
         case.check(candidate.contract)
         source.require(case.devices)
     started = time.perf_counter()
     examiner = Examiner(candidate, source)
     examined = []
-    for case in cases:
+    for case in chosen:
         progress(case)
         examined.append(examiner.examine(case))
     failures = tuple(
-        _failure(examiner, examined, check, progress if drawn else None)
+        _failure(examiner, examined, check, progress if cases is None else None)
         for check in _failed(examined)
     )
     seconds = time.perf_counter() - started

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from conformance import checks, inputs, lowerings
 from conformance.backends import Backend
@@ -21,6 +22,9 @@ from conformance.observe import (
     count_events,
 )
 from conformance.traffic import expected_flows, logical_axes
+
+if TYPE_CHECKING:
+    import jax
 
 Found = tuple[str, Finding]
 """The name of a check, and what it found."""
@@ -50,106 +54,116 @@ class Examiner:
         self.candidate = candidate
         self.backend = backend
         self.compiled = 0
-        self._programs: dict[Case, tuple[_Programs, tuple[Found, ...]]] = {}
+        self._programs: dict[Case, _Programs] = {}
         self._examined: dict[Case, Examination] = {}
         self._called_twice: set[str] = set()
 
     def examine(self, case: Case) -> Examination:
         """Compiles the programs of a case, unless they are there, and runs them on its data."""
-        if case in self._examined:
-            return self._examined[case]
-        contract = self.candidate.contract
-        drawn = inputs.draw(contract, case)
-        if case.program not in self._programs:
-            self.compiled += 1
-            programs = _compile(self.candidate, case, self.backend, drawn)
-            found = tuple(_of_programs(contract, case, programs, self.backend))
-            self._programs[case.program] = programs, found
-        programs, of_program = self._programs[case.program]
-        of_data = (
-            *_of_data(contract, case, programs, drawn),
-            *self._retraces(case, programs, drawn),
-        )
-        self._examined[case] = Examination(case, of_program, of_data)
+        if case not in self._examined:
+            contract = self.candidate.contract
+            drawn = inputs.draw(contract, case)
+            if case.program not in self._programs:
+                self.compiled += 1
+                forward = compile_forward(self.candidate, case, self.backend)
+                self._programs[case.program] = _Programs(forward)
+            programs = self._programs[case.program]
+            of_data = _without_known(contract, case, self._of_data(case, programs, drawn))
+            of_program = _without_known(contract, case, self._of_programs(case, programs))
+            self._examined[case] = Examination(case, of_program, of_data)
         return self._examined[case]
 
-    def _retraces(self, case: Case, programs: _Programs, drawn: Inputs) -> Iterator[Found]:
+    def _of_programs(self, case: Case, programs: _Programs) -> Iterator[Found]:
+        """What the compiled programs show, whatever the data."""
+        contract = self.candidate.contract
+
+        def judged(program: Executable, collectives: Sequence[Collective], which: str) -> Found:
+            expected = expected_flows(collectives, contract, case)
+            reading = lowerings.read(
+                program.module, logical_axes(case), expected, self.backend.name, program.written
+            )
+            return "collectives", checks.check_collectives(expected, reading, which)
+
+        forward, gradient = programs.forward, programs.gradient
+        if isinstance(forward, Raised):
+            yield "runs", Finding(1, (str(forward),))
+            return
+        yield judged(forward, contract.collectives, "")
+        if isinstance(gradient, Executable) and contract.gradient is not None:
+            yield judged(gradient, contract.gradient, "in the gradient, ")
+        elif gradient is not None and contract.gradient is None:
+            reason = "the gradient's collectives, which the contract does not list, are not judged"
+            yield "collectives", Finding(0, reason=reason)
+
+    def _of_data(self, case: Case, programs: _Programs, drawn: Inputs) -> Iterator[Found]:
+        """What one run shows."""
+        contract, forward = self.candidate.contract, programs.forward
+        if isinstance(forward, Raised):
+            return
+        arrays = inputs.place(drawn.arrays, contract.signature.inputs, forward.mesh, case)
+        returned = forward.run(*arrays)
+        if isinstance(returned, Raised):
+            yield "runs", Finding(1, (str(returned),))
+            return
+        specs = contract.signature.outputs
+        yield "runs", Finding(1)
+        yield "values", checks.check_values(specs, drawn.expected, returned)
+        yield "out_sharding", checks.check_out_sharding(specs, case, forward.mesh, returned)
+        yield "replicas", checks.check_replicas(specs, returned)
+        yield from self._retraces(case, forward, arrays)
+        if not drawn.gradients:
+            return
+        if not checks.fits(specs, drawn.expected, returned):
+            reason = "the outputs have another structure, shape or dtype"
+            yield "gradients", Finding(0, reason=reason)
+            return
+        if programs.gradient is None:
+            programs.gradient = compile_gradient(self.candidate, case, self.backend, drawn)
+        gradient = programs.gradient
+        if isinstance(gradient, Executable):
+            cotangents = inputs.place(drawn.cotangents, drawn.differentiable, gradient.mesh, case)
+            pulled = gradient.run(cotangents, arrays)
+        else:
+            pulled = gradient
+        if isinstance(pulled, Raised):
+            yield "gradients", Finding(1, (f"the gradient {pulled}",))
+            return
+        wanted = [contract.signature.inputs[i] for i in differentiated(contract, case)]
+        found = checks.check_gradients(wanted, drawn.gradients, case, forward.mesh, pulled)
+        yield "gradients", found
+
+    def _retraces(
+        self, case: Case, forward: Executable, arrays: Sequence[jax.Array]
+    ) -> Iterator[Found]:
         """Once for each kind of axes, since it costs a compile of its own."""
-        if isinstance(programs.forward, Raised) or case.axis_types in self._called_twice:
+        if case.axis_types in self._called_twice:
             return
         self._called_twice.add(case.axis_types)
         if not hasattr(self.candidate.function, "trace"):
             yield "retraces", Finding(0, reason="it is not jitted, its caller will jit it")
             return
-        specs, mesh = self.candidate.contract.signature.inputs, programs.forward.mesh
-        arrays = inputs.place(drawn.arrays, specs, mesh, case)
-        events = count_events(self.candidate, case, mesh, arrays)
+        events = count_events(self.candidate, case, forward.mesh, arrays)
         yield "retraces", checks.check_retraces(events)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Programs:
-    """What is compiled once for a case: the forward program, and its gradient if it has one."""
+    """What is compiled once for a case; the gradient when the outputs are seen to fit."""
 
     forward: Executable | Raised
-    gradient: Executable | Raised | None
+    gradient: Executable | Raised | None = None
 
 
-def _compile(candidate: Candidate, case: Case, backend: Backend, drawn: Inputs) -> _Programs:
-    forward = compile_forward(candidate, case, backend)
-    if isinstance(forward, Raised) or not drawn.gradients:
-        return _Programs(forward, None)
-    return _Programs(forward, compile_gradient(candidate, case, backend, drawn))
+def _without_known(contract: Contract, case: Case, found: Iterable[Found]) -> tuple[Found, ...]:
+    """What was found, with the problems that the contract knows set apart."""
 
+    def sifted(check: str, finding: Finding) -> Finding:
+        for known in contract.known:
+            if known.check == check and known.where.evaluate(case.sizes):
+                mine = tuple(text for text in finding.problems if known.shows not in text)
+                if mine != finding.problems:
+                    why = (*finding.known, known.why)
+                    finding = replace(finding, problems=mine, known=why)
+        return finding
 
-def _of_programs(
-    contract: Contract, case: Case, programs: _Programs, backend: Backend
-) -> Iterator[Found]:
-    """What one compile shows, whatever the data."""
-
-    def judged(program: Executable, collectives: Sequence[Collective], which: str) -> Found:
-        expected = expected_flows(collectives, contract, case)
-        reading = lowerings.read(program.module, logical_axes(case), expected, backend.name)
-        return "collectives", checks.check_collectives(expected, reading, which)
-
-    forward, gradient = programs.forward, programs.gradient
-    if isinstance(forward, Raised):
-        yield "runs", Finding(1, (str(forward),))
-        return
-    yield judged(forward, contract.collectives, "")
-    if isinstance(gradient, Executable) and contract.gradient is not None:
-        yield judged(gradient, contract.gradient, "in the gradient, ")
-
-
-def _of_data(contract: Contract, case: Case, programs: _Programs, drawn: Inputs) -> Iterator[Found]:
-    """What one run shows."""
-    forward, gradient = programs.forward, programs.gradient
-    if isinstance(forward, Raised):
-        return
-    arrays = inputs.place(drawn.arrays, contract.signature.inputs, forward.mesh, case)
-    returned = forward.run(*arrays)
-    if isinstance(returned, Raised):
-        yield "runs", Finding(1, (str(returned),))
-        return
-    specs = contract.signature.outputs
-    yield "runs", Finding(1)
-    yield "values", checks.check_values(specs, drawn.expected, returned)
-    placement = checks.check_out_sharding(specs, case, forward.mesh, returned)
-    yield "out_sharding", placement
-    yield "replicas", checks.check_replicas(specs, returned)
-    if isinstance(gradient, Raised):
-        # Explicit axis types refuse cotangents that are not placed as the outputs are.
-        reason = "the outputs have another sharding" if placement.problems else ""
-        problems = () if reason else (f"the gradient {gradient}",)
-        yield "gradients", Finding(len(problems), problems, reason=reason)
-    elif gradient is not None:
-        cotangents = inputs.place(drawn.cotangents, drawn.differentiable, gradient.mesh, case)
-        pulled = gradient.run(cotangents, arrays)
-        if isinstance(pulled, Raised):
-            yield "gradients", Finding(1, (f"the gradient {pulled}",))
-            return
-        wanted = [contract.signature.inputs[i] for i in differentiated(contract, case)]
-        yield (
-            "gradients",
-            checks.check_gradients(wanted, drawn.gradients, case, gradient.mesh, pulled),
-        )
+    return tuple((check, sifted(check, finding)) for check, finding in found)

@@ -7,20 +7,33 @@ import math
 from collections.abc import Iterator
 
 from conformance import hlo, lowerings
-from conformance.backends import get_backend
+from conformance.backends import Backend, get_backend
 from conformance.candidate import Candidate
 from conformance.case import Case
 from conformance.notation import ITEM_BYTES
-from conformance.observe import Raised, compile_forward
+from conformance.observe import Executable, Raised, compile_forward
 from conformance.traffic import Flow, expected_flows, logical_axes
 
 
-def explain(candidate: Candidate, case: Case, backend: str, *, text: bool = False) -> Iterator[str]:
-    """Local shapes; collectives with axes, bytes and source line; lowerings; memory; the HLO."""
-    contract = candidate.contract
-    case.check(contract)
+def explain(
+    candidate: Candidate, case: Case, backend: str, *, text: bool = False
+) -> tuple[list[str], bool]:
+    """Local shapes; collectives with axes, bytes and source line; lowerings; memory; the HLO.
+
+    Returns the lines, and whether the candidate raised.
+    """
+    case.check(candidate.contract)
     source = get_backend(backend)
     source.require(case.devices)
+    program = compile_forward(candidate, case, source)
+    lines = list(_lines(candidate, case, source, program, text))
+    return lines, isinstance(program, Raised)
+
+
+def _lines(
+    candidate: Candidate, case: Case, source: Backend, program: Executable | Raised, text: bool
+) -> Iterator[str]:
+    contract = candidate.contract
     yield f"{candidate.name}  case {case}  on {source.name}"
     yield f"  {contract.signature}"
     yield ""
@@ -30,13 +43,14 @@ def explain(candidate: Candidate, case: Case, backend: str, *, text: bool = Fals
         local = spec.local_shape(case.sizes)
         size = math.prod(local) * ITEM_BYTES[dtype]
         yield f"  {spec}: {dtype}{list(spec.shape(case.sizes))} -> {list(local)}, {size} B"
-    program = compile_forward(candidate, case, source)
     yield ""
     if isinstance(program, Raised):
         yield f"the candidate {program}"
         return
     expected = expected_flows(contract.collectives, contract, case)
-    reading = lowerings.read(program.module, logical_axes(case), expected, source.name)
+    reading = lowerings.read(
+        program.module, logical_axes(case), expected, source.name, program.written
+    )
     yield f"collectives expected{'' if expected else ': none'}"
     yield from (f"  {_with_wire(flow)}" for flow in expected)
     yield f"collectives observed{'' if reading.entries else ': none'}"

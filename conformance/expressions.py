@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.errors import ContractError
+from conformance.errors import CaseError, ContractError
 
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], Any]] = {
     ast.Add: operator.add,
@@ -79,7 +79,10 @@ class Expression:
                     return int(_OPERATORS[type(op)](value(left), value(right)))
             raise AssertionError(f"checked at construction: {ast.dump(node)}")
 
-        return value(ast.parse(self.text, mode="eval").body)
+        try:
+            return value(ast.parse(self.text, mode="eval").body)
+        except ZeroDivisionError:
+            raise CaseError(f"{self.text!r} divides by zero on these sizes") from None
 
     def __str__(self) -> str:
         return self.text

@@ -6,7 +6,7 @@ summation exact. Real data are normal floats, compared within the evaluator's er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.contracts import FLOATS, Contract
+from conformance.errors import CaseError, ContractError, UsageError
 from conformance.meshes import partition_spec
 from conformance.notation import ArraySpec
 from conformance.reference import Expected, evaluate, evaluate_vjp, reference_keywords
@@ -47,12 +48,16 @@ class Inputs:
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy dtype of a dtype of the notation, such as `bf16` or `i32`."""
+    import jax
     import jax.numpy as jnp
 
     if name in _NUMPY:
         return np.dtype(jnp.dtype(_NUMPY[name]))
     kind = {"f": "float", "i": "int", "u": "uint"}[name[0]]
-    return np.dtype(f"{kind}{name[1:]}")
+    found = np.dtype(f"{kind}{name[1:]}")
+    if jax.dtypes.canonicalize_dtype(found) != found:
+        raise CaseError(f"dtype {name!r}: JAX narrows it; set JAX_ENABLE_X64=1 to have it")
+    return found
 
 
 def differentiated(contract: Contract, case: Case) -> tuple[int, ...]:
@@ -109,6 +114,10 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
         shape = spec.shape(case.sizes)
         if spec.name in contract.ints:
             low, high = (end.evaluate(case.sizes) for end in contract.ints[spec.name])
+            if low >= high:
+                raise CaseError(
+                    f"ints[{spec.name!r}] is {low}..{high}, which is empty; give a wider range"
+                )
             return random.randint(low, high, shape).astype(dtype)
         if name == "bool":
             return random.randint(0, 2, shape).astype(bool)
@@ -130,7 +139,13 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
         for name in (contract.dtype_of(spec.name, case.dtype),)
     )
     keywords = reference_keywords(contract, case)
-    expected = evaluate(contract.reference, arrays, **keywords)
+    expected = _of_reference(contract, lambda: evaluate(contract.reference, arrays, **keywords))
+    shapes = [spec.shape(case.sizes) for spec in contract.signature.outputs]
+    if [one.value.shape for one in expected] != shapes:
+        raise ContractError(
+            f"reference returns {', '.join(str(list(one.value.shape)) for one in expected)}; "
+            f"'{contract.signature}' has {', '.join(str(list(shape)) for shape in shapes)}"
+        )
     wanted = differentiated(contract, case)
     floats = [
         (spec, one.dtype)
@@ -140,9 +155,28 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
     if not wanted or not floats:
         return Inputs(arrays, expected)
     cotangents = tuple(array(spec, dtype, case.dtype) for spec, dtype in floats)
-    gradients = evaluate_vjp(contract.reference, arrays, cotangents, wanted, **keywords)
+    gradients = _of_reference(
+        contract,
+        lambda: evaluate_vjp(contract.reference, arrays, cotangents, wanted, **keywords),
+        " under differentiation (say differentiable=() if it has no gradient)",
+    )
     outputs = tuple(spec for spec, _ in floats)
     return Inputs(arrays, expected, outputs, cotangents, gradients)
+
+
+def _of_reference(
+    contract: Contract, call: Callable[[], tuple[Expected, ...]], how: str = ""
+) -> tuple[Expected, ...]:
+    """What the reference gives; whatever it raises is a fault of the contract's."""
+    try:
+        return call()
+    except UsageError:
+        raise
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ContractError(
+            f"reference of '{contract.signature}' raised{how}: {type(error).__name__}: {first}"
+        ) from error
 
 
 def _faults(inputs: Inputs, case: Case) -> int:

@@ -9,11 +9,9 @@ text; a rule that is used is reported with its cost. What no rule covers stays a
 - An all-reduce over X and Y may be one over Y and then one over X: the second is the only use of
   the first, and both reduce alike.
 - Several all-reduces may be one with a tuple of operands: each operand is a flow of its own.
-- A collective may be done twice over, where the partitioner made both: they have the same operand,
-  groups and dimension, and none was written out in a `shard_map`. (XLA's own doing, seen in all
-  versions for gradients of a matmul whose contracted dimension is 1 on each device.)
 - A bf16 (f8) collective may travel as f32 (f16), on cpu: the operand was converted from the narrow
-  type, or every use converts to it, or XLA's own promotion pass made the reducer.
+  type, or every use converts to it, or XLA's own promotion pass made the reducer; and where the
+  program that XLA was given writes the collective out, it writes it in the narrow type.
 """
 
 from __future__ import annotations
@@ -88,8 +86,16 @@ class _Part:
         ]
 
 
-def read(module: hlo.Module, mesh: MeshAxes, expected: Sequence[Flow], backend: str) -> Reading:
+def read(
+    module: hlo.Module,
+    mesh: MeshAxes,
+    expected: Sequence[Flow],
+    backend: str,
+    written: frozenset[hlo.Written] = frozenset(),
+) -> Reading:
     """Reads a program's collectives, over the axes of its mesh, as the expected ones if it can.
+
+    `written` are the collectives of the program that XLA was given, before it changed any type.
 
     The literal reading comes first. Where it disagrees with `expected`, each flow may be read by
     a rule of this backend, and the combination that agrees with what is expected is taken.
@@ -103,7 +109,8 @@ def read(module: hlo.Module, mesh: MeshAxes, expected: Sequence[Flow], backend: 
         if op.kind not in get_args(Kind):
             unknown.append(f"{where} is no collective that a contract can list")
         elif op.times is None:
-            unknown.append(f"{where} runs an unknown number of times, in a loop that data end")
+            place = "one branch of a conditional" if op.conditional else "a loop that data end"
+            unknown.append(f"{where} runs an unknown number of times, in {place}")
         elif all(len(group) == 1 for group in op.groups) and all(a == b for a, b in op.pairs):
             idle += 1
         else:
@@ -112,16 +119,11 @@ def read(module: hlo.Module, mesh: MeshAxes, expected: Sequence[Flow], backend: 
     if set(totals(part.flow for part in parts)) == set(totals(expected)):
         return Reading(tuple(literal), idle, tuple(unknown))
     dataflow = hlo.Dataflow(module)
-    chains = list(_chains(parts, dataflow))
-    repeated = _repeated(chains, dataflow)
-    once = [[chain] for chain in chains]
-    chosen = None
-    for groups in (once, repeated) if len(repeated) < len(once) else (once,):
-        choices = [
-            list(_forms(group, mesh, dataflow, backend in _WIDENING_BACKENDS)) for group in groups
-        ]
-        chosen = chosen or _agreeing(choices, totals(expected))
-    chosen = chosen or _nearest(choices, expected)
+    choices = [
+        list(_forms(chain, mesh, dataflow, written if backend in _WIDENING_BACKENDS else None))
+        for chain in _chains(parts, dataflow)
+    ]
+    chosen = _agreeing(choices, totals(expected)) or _nearest(choices, expected)
     entries = tuple(itertools.chain.from_iterable(chosen))
     return Reading(entries, idle, tuple(unknown))
 
@@ -142,7 +144,7 @@ def _literal(op: hlo.CollectiveOp, index: int, mesh: MeshAxes) -> Flow:
         group = len(op.groups[0])
         detail = op.reducer if axes else " ".join(str(list(group)) for group in op.groups)
     kind: Kind = op.kind  # type: ignore[assignment]
-    return Flow(kind, axes, group, _dtype(shape.dtype), detail, total)
+    return Flow(kind, axes, group, _dtype(shape.dtype), detail, total, op.times)
 
 
 def _dtype(printed: str) -> str:
@@ -174,42 +176,15 @@ def _chains(parts: Sequence[_Part], dataflow: hlo.Dataflow) -> Iterator[tuple[_P
             yield tuple(parts[index] for index in chain)
 
 
-def _repeated(
-    chains: Sequence[tuple[_Part, ...]], dataflow: hlo.Dataflow
-) -> list[list[tuple[_Part, ...]]]:
-    """The chains, those together that the partitioner made from one logical collective."""
-    groups: dict[object, list[tuple[_Part, ...]]] = {}
-    for index, chain in enumerate(chains):
-        (part, *others) = chain
-        instruction = part.op.instruction
-        written_out = "shard_map" in (instruction.attribute("metadata") or "")
-        source, _ = dataflow.origin(dataflow.module.operand(instruction, part.index))
-        alike = part.flow, source, instruction.attribute("dimensions"), part.op.conditional
-        groups.setdefault(index if others or written_out else alike, []).append(chain)
-    return list(groups.values())
-
-
 def _forms(
-    chains: Sequence[Sequence[_Part]], mesh: MeshAxes, dataflow: hlo.Dataflow, widens: bool
-) -> Iterator[tuple[Entry, ...]]:
-    """Every reading of one chain, or of several that repeat it, that has a proof."""
-    for form in _forms_of_chain(chains[0], mesh, dataflow, widens):
-        if len(chains) == 1:
-            yield form
-        else:
-            (entry,) = form
-            over = ", ".join(entry.flow.axes or ())
-            text = f"{entry.flow.kind} over {over}, done {len(chains)} times: "
-            text += _times(Fraction(len(chains)))
-            yield (replace(entry, lowered=(*entry.lowered, text)),)
-
-
-def _forms_of_chain(
-    chain: Sequence[_Part], mesh: MeshAxes, dataflow: hlo.Dataflow, widens: bool
+    chain: Sequence[_Part],
+    mesh: MeshAxes,
+    dataflow: hlo.Dataflow,
+    written: frozenset[hlo.Written] | None,
 ) -> Iterator[tuple[Entry, ...]]:
     """Every reading of a chain that has a proof, the literal one first."""
     yield from itertools.product(
-        *(_forms_of_one(part, part.flow, (), part, mesh, dataflow, widens) for part in chain)
+        *(_forms_of_one(part, part.flow, (), part, mesh, dataflow, written) for part in chain)
     )
     if len(chain) > 1:
         axes = tuple(n for n, _ in mesh if any(n in (p.flow.axes or ()) for p in chain))
@@ -220,7 +195,7 @@ def _forms_of_chain(
         split = ", then ".join(", ".join(part.flow.axes or ()) for part in chain)
         ratio = sum(part.flow.wire_bytes for part in chain) / flow.wire_bytes
         text = f"all-reduce over {', '.join(axes)}, as all-reduces over {split}: {_times(ratio)}"
-        for entry in _forms_of_one(chain[0], flow, (text,), chain[-1], mesh, dataflow, widens):
+        for entry in _forms_of_one(chain[0], flow, (text,), chain[-1], mesh, dataflow, written):
             yield (entry,)
 
 
@@ -231,12 +206,12 @@ def _forms_of_one(
     last: _Part,
     mesh: MeshAxes,
     dataflow: hlo.Dataflow,
-    widens: bool,
+    written: frozenset[hlo.Written] | None,
 ) -> Iterator[Entry]:
     """The readings of one flow that goes in at the part `first` and comes out of `last`."""
     source = last.op.source
     yield Entry(flow, source, lowered)
-    narrow = _narrow(first, last, flow, dataflow) if widens else ()
+    narrow = () if written is None else _narrow(first, last, flow, dataflow, written)
     for one in narrow:
         yield Entry(one, source, (*lowered, _widened(one, flow)))
     if (scattered := _scattered(last, flow, mesh, dataflow)) is not None:
@@ -285,7 +260,13 @@ def _scattered(part: _Part, flow: Flow, mesh: MeshAxes, dataflow: hlo.Dataflow) 
     return None
 
 
-def _narrow(first: _Part, last: _Part, flow: Flow, dataflow: hlo.Dataflow) -> tuple[Flow, ...]:
+def _narrow(
+    first: _Part,
+    last: _Part,
+    flow: Flow,
+    dataflow: hlo.Dataflow,
+    written: frozenset[hlo.Written],
+) -> tuple[Flow, ...]:
     """The flow in a narrower type, where nothing wider than that type was meant to be sent."""
     _, before = dataflow.origin(dataflow.module.operand(first.op.instruction, first.index))
     uses = dataflow.uses(last.op.instruction, last.element)
@@ -296,10 +277,19 @@ def _narrow(first: _Part, last: _Part, flow: Flow, dataflow: hlo.Dataflow) -> tu
     for dtype in _WIDENED_TO.get(flow.dtype, ()):
         converted = len(before) > 1 and before[-2] == dtype
         used_narrow = bool(uses) and all(use.dtypes[1:2] == (dtype,) for use in uses)
-        if converted or used_narrow or (promoted and dtype == _WIDENED_TO[flow.dtype][0]):
+        promoted_from = promoted and dtype == _WIDENED_TO[flow.dtype][0]
+        if (converted or used_narrow or promoted_from) and not _meant(first, dtype, written):
             ratio = Fraction(ITEM_BYTES.get(dtype, 1), ITEM_BYTES[flow.dtype])
             found.append(replace(flow, dtype=dtype, bytes=flow.bytes * ratio))
     return tuple(found)
+
+
+def _meant(part: _Part, narrow: str, written: frozenset[hlo.Written]) -> bool:
+    """Whether the program itself asks for this collective in the wide type."""
+    shape = part.op.operands[part.index]
+    elements = shape.size * (len(part.op.operands) if part.op.kind == "all-to-all" else 1)
+    wide = hlo.Written(part.op.kind, shape.dtype, elements)
+    return wide in written and wide._replace(dtype=narrow) not in written
 
 
 def _agreeing(

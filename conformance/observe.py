@@ -38,10 +38,14 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """A compiled program: its text, what was read in it, and the means to run it."""
+    """A compiled program: its text, what was read in it, and the means to run it.
+
+    `written` are the collectives that it writes out itself, in the types that it gives them.
+    """
 
     text: str
     module: hlo.Module
+    written: frozenset[hlo.Written]
     mesh: jax.sharding.Mesh
     compiled: jax.stages.Compiled
 
@@ -51,7 +55,7 @@ class Executable:
 
         try:
             return jax.block_until_ready(self.compiled(*arguments))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return Raised("run", _message(error))
 
 
@@ -89,7 +93,13 @@ def compile_gradient(
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             return tuple(o for o in outputs if jax.numpy.issubdtype(o.dtype, jax.numpy.inexact))
 
-        _, pull_back = jax.vjp(floats, *(arguments[i] for i in wanted))
+        results, pull_back = jax.vjp(floats, *(arguments[i] for i in wanted))
+        if case.axis_types == "explicit":
+            # A cotangent has the type of its output, also where that is not the contract's.
+            cotangents = [
+                jax.reshard(c, jax.typeof(r).sharding) if jax.typeof(c) != jax.typeof(r) else c
+                for c, r in zip(cotangents, results, strict=True)
+            ]
         results = pull_back(tuple(cotangents))
         if case.axis_types == "explicit":
             return results
@@ -177,11 +187,12 @@ def _compile(
             lowered = traced.lower()
             stage = "compiled"
             compiled = lowered.compile(compiler_options=dict(backend.compiler_options))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Raised(stage, _message(error))
     (printed,) = compiled.runtime_executable().hlo_modules()
     text = hlo.with_tables(compiled.as_text(), printed.as_serialized_hlo_module_proto())
-    return Executable(text, hlo.parse(text), mesh, compiled)
+    written = hlo.written_collectives(lowered.as_text())
+    return Executable(text, hlo.parse(text), written, mesh, compiled)
 
 
 def _jitted(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
@@ -190,6 +201,6 @@ def _jitted(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
     return jax.jit(function, static_argnames=tuple(keywords))
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from conformance.case import Case
@@ -29,6 +29,7 @@ class Flow:
 
     `axes` are mesh axes, major first; None where the groups are no product of axes, and then
     `detail` shows them as positions. `detail` is else the reducer, or the shift of a permute.
+    `runs` is how often it runs, None where that does not count.
     """
 
     kind: Kind
@@ -37,6 +38,7 @@ class Flow:
     dtype: str
     detail: str | int | None
     bytes: Fraction
+    runs: int | None = field(default=None, compare=False)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -79,10 +81,12 @@ def expected_flows(
             detail = collective.shift % group
         operand = collective.operand.spec
         dtype = operand.dtype or contract.dtype_of(operand.name, case.dtype)
-        total = collective.operand.local_bytes(case.sizes, dtype) * runs(collective, case.sizes)
+        often = runs(collective, case.sizes)
+        total = collective.operand.local_bytes(case.sizes, dtype) * often
         if group > 1 and total and detail != 0:
             names = tuple(name for name, _ in axes)
-            flows.append(Flow(collective.kind, names, group, dtype, detail, total))
+            counted = None if collective.times is None else often
+            flows.append(Flow(collective.kind, names, group, dtype, detail, total, counted))
     return tuple(flows)
 
 
@@ -91,7 +95,10 @@ def totals(flows: Iterable[Flow]) -> tuple[Flow, ...]:
     added: dict[tuple[object, ...], Flow] = {}
     for flow in flows:
         known = added.get(flow.key)
-        added[flow.key] = replace(flow, bytes=flow.bytes + (known.bytes if known else 0))
+        if known is not None:
+            counted = None if None in (flow.runs, known.runs) else flow.runs + known.runs  # type: ignore[operator]
+            flow = replace(flow, bytes=flow.bytes + known.bytes, runs=counted)
+        added[flow.key] = flow
     return tuple(added.values())
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.checks import LAWS, Finding
 from conformance.examine import Examination
 from conformance.failures import Failure
 
-Word = Literal["conforms", "lowered", "failed", "not run"]
+Word = Literal["conforms", "lowered", "known failure", "failed", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,9 @@ class Verdict:
 
     `counts` has a `Count` for each check; `numbers` tells how many arrays were compared exactly,
     within a bound, or without proof; `lowerings` names each physical form that stood for a logical
-    collective, with the number of programs; `failures` has one entry for each failed check, with
-    the smallest of its cases.
+    collective, with the number of programs; `known` the failures that are not the candidate's;
+    `notes` what was not judged; `failures` has one entry for each failed check, with the smallest
+    of its cases.
     """
 
     candidate: str
@@ -45,11 +46,13 @@ class Verdict:
     lowerings: Mapping[str, int]
     failures: tuple[Failure, ...]
     seconds: float
+    known: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether something was compared and nothing failed."""
-        return self.word in ("conforms", "lowered")
+        return self.word in ("conforms", "lowered", "known failure")
 
     @property
     def word(self) -> Word:
@@ -58,6 +61,8 @@ class Verdict:
             return "failed"
         if not any(count.compared for count in self.counts.values()):
             return "not run"
+        if self.known:
+            return "known failure"
         return "lowered" if self.lowerings else "conforms"
 
     def __str__(self) -> str:
@@ -81,6 +86,8 @@ def judge(
     counts = {}
     numbers: Counter[str] = Counter()
     lowered: Counter[str] = Counter()
+    known: Counter[str] = Counter()
+    notes: dict[str, None] = {}
     for check, findings in found.items():
         compared = sum(1 for finding in findings if finding.compared)
         failed = sum(1 for finding in findings if finding.problems)
@@ -90,6 +97,18 @@ def judge(
         for finding in findings:
             numbers.update(finding.numbers)
             lowered.update(finding.lowered)
+            known.update(finding.known)
+            if finding.reason.endswith("not judged"):
+                notes.setdefault(finding.reason)
     return Verdict(
-        candidate, backend, len(examined), counts, numbers, lowered, tuple(failures), seconds
+        candidate,
+        backend,
+        len(examined),
+        counts,
+        numbers,
+        lowered,
+        tuple(failures),
+        seconds,
+        known,
+        tuple(notes),
     )

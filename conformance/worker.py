@@ -109,7 +109,8 @@ class _Child:
             text=True,
         )
         os.close(writing)
-        self._events = os.fdopen(reading, "r", encoding="utf-8")
+        self._events = reading
+        self._unread = b""
 
     def verify(self, task: Task, progress: Callable[[str], None]) -> Verdict:
         """What the child says of a task, or what became of the child."""
@@ -136,21 +137,31 @@ class _Child:
 
     def end(self) -> None:
         """Stops the child, whatever it is doing."""
+        if self.ended:
+            return
         self.ended = True
         self._process.kill()
         self._process.wait()
-        self._events.close()
+        os.close(self._events)
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._errors.close()
 
     def _read(self) -> Iterator[Mapping[str, Any]]:
         """Events until the pipe ends, or nothing comes for too long."""
-        while select.select([self._events], [], [], self.seconds)[0]:
-            line = self._events.readline()
-            if not line:
+        # Read by hand: `select` knows nothing of lines that a file object has in its buffer.
+        while True:
+            line, newline, rest = self._unread.partition(b"\n")
+            if newline:
+                self._unread = rest
+                yield json.loads(line)
+                continue
+            if not select.select([self._events], [], [], self.seconds)[0]:
                 return
-            yield json.loads(line)
+            more = os.read(self._events, 1 << 16)
+            if not more:
+                return
+            self._unread += more
 
     def _lost(self, task: Task, case: str) -> Verdict:
         """The verdict on a candidate that hung or took the child with it."""
@@ -181,6 +192,7 @@ def _ending(code: int) -> str:
 
 def serve(tasks: IO[str], events: IO[str]) -> None:
     """The child's side: a verdict for each task, and each case before it is observed."""
+    from conformance.backends import get_backend
     from conformance.candidate import load
     from conformance.engine import verify
 
@@ -190,6 +202,8 @@ def serve(tasks: IO[str], events: IO[str]) -> None:
     for line in tasks:
         task = Task(**json.loads(line))
         try:
+            # Before any module is imported that may start JAX.
+            get_backend(task.backend)
             verdict = verify(
                 load(task.name, task.like),
                 cases=None if task.case is None else [parse_case(task.case)],

@@ -50,6 +50,15 @@ def test_devices_are_simulated_unless_jax_has_started() -> None:
     assert in_a_process(GET, XLA_FLAGS="--xla_force_host_platform_device_count=6") == "6\n"
 
 
+def test_one_device_that_was_asked_for_is_told_as_such() -> None:
+    said = in_a_process(GET, JAX_NUM_CPU_DEVICES="1")
+    assert "cpu: JAX_NUM_CPU_DEVICES=1 asks for 1 device" in said
+
+
+def test_a_platform_without_cpu_is_told() -> None:
+    assert "set JAX_PLATFORMS=cpu" in in_a_process(GET, JAX_PLATFORMS="tpu_that_is_not_there")
+
+
 def test_one_device_proves_nothing() -> None:
     said = in_a_process(f"import jax; jax.devices(); {GET}")
     assert "JAX has already started with 1 device" in said

@@ -246,6 +246,18 @@ def test_other_collectives_fail(want: list[Flow], got: list[Flow], message: str)
     assert check_collectives(want, reading(*got)).problems == (message,)
 
 
+def test_runs_are_compared_where_the_contract_counts_them() -> None:
+    def permute(size: int, runs: int | None) -> Flow:
+        return Flow("collective-permute", ("Y",), 3, "f32", 1, Fraction(size), runs)
+
+    assert check_collectives([permute(8, 2)], reading(permute(4, 1), permute(4, 1))).problems == ()
+    assert check_collectives([permute(8, None)], reading(permute(8, 5))).problems == ()
+    (problem,) = check_collectives([permute(8, 2)], reading(permute(8, 4))).problems
+    assert problem == (
+        "expected collective-permute by +1 over Y, 8 B of f32 in 2 runs; observed 4 runs"
+    )
+
+
 def test_what_cannot_be_judged_fails() -> None:
     finding = check_collectives([], Reading((), 0, ("all-reduce runs an unknown number of times",)))
     assert finding.problems == ("all-reduce runs an unknown number of times",)

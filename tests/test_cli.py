@@ -141,6 +141,7 @@ USAGE = {
     "explain tensor_parallel.mlp --mesh dp --dims B=2": "expected NAME=SIZE; found 'dp'",
     "replay tensor_parallel.mlp": "replay: expected NAME@CASE",
     "replay tensor_parallel.mlp@dp=2": "expected MESH/DIMS/...",
+    "replay tensor_parallel.mlp@dp=2,tp=2/B=2,D=3,F=4/seed=99999999999": "seed=99999999999: ",
 }
 
 
@@ -216,9 +217,96 @@ def test_a_backend_with_one_device_is_refused(folder: Path) -> None:
     assert "on which no sharding can be checked" in said
 
 
-def test_a_module_that_starts_jax_with_one_device_is_refused(folder: Path) -> None:
+def test_a_module_that_starts_jax_as_it_is_imported_is_verified(folder: Path) -> None:
     (folder / "my_early.py").write_text("import jax\njax.devices()\n" + MINE)
-    code, _, said = in_a_process(folder, "run", "my_early:sound")
+    code, _, said = in_a_process(folder, "run", "my_early:sound", "--profile", "smoke")
+    assert code == 0, said
+    assert "verifying my_early:sound" in said
+
+
+FAULTY = """\
+import sys
+
+import numpy as np
+
+from conformance import contract
+
+SIGNATURE = "x[B_X, D] -> out[B_X, D]"
+
+
+def same(x, *, X="X"):
+    return x
+
+
+raising = contract(SIGNATURE, reference=lambda x: x.nothing)(lambda x, *, X="X": x)
+shaped = contract(SIGNATURE, reference=lambda x: x[0])(lambda x, *, X="X": x)
+counted = contract(SIGNATURE, reference=lambda x: (x, x))(lambda x, *, X="X": x)
+in_numpy = contract(SIGNATURE, reference=lambda x: np.sin(x))(lambda x, *, X="X": x)
+wide = contract(SIGNATURE, reference=lambda x: x, dtypes="f64")(lambda x, *, X="X": x)
+empty = contract("ids: i32[B_X] -> out[B_X]", reference=lambda i: i, ints={"ids": "0..0"})(
+    lambda i, *, X="X": i
+)
+
+
+@contract(SIGNATURE, reference=lambda x: x)
+def leaving(x, *, X="X"):
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("raising", 4, "reference of 'x[B_X, D] -> out[B_X, D]' raised: AttributeError"),
+        ("shaped", 4, "reference returns [3]; 'x[B_X, D] -> out[B_X, D]' has [2, 3]"),
+        ("counted", 4, "reference returns [2, 3], [2, 3]; 'x[B_X, D] -> out[B_X, D]' has [2, 3]"),
+        ("in_numpy", 4, "raised: TracerArrayConversionError"),
+        ("wide", 4, "dtype 'f64': JAX narrows it; set JAX_ENABLE_X64=1"),
+        ("empty", 4, "ints['ids'] is 0..0, which is empty; give a wider range"),
+        ("leaving", 1, "FAILED runs: raised while it was traced: SystemExit: 0"),
+    ],
+)
+def test_a_faulty_contract_or_candidate_is_one_clear_message(
+    name: str, code: int, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my_faulty.py").write_text(FAULTY)
+    assert main(["run", f"my_faulty:{name}", "--profile", "smoke"]) == code
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert "Traceback" not in said.out + said.err
+
+
+def test_a_module_that_leaves_as_it_is_imported_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my_leaving.py").write_text("import sys\nsys.exit(0)\n")
+    assert main(["run", "my_leaving:f"]) == Exit.USAGE
+    assert "importing 'my_leaving' failed: SystemExit: 0" in capsys.readouterr().err
+
+
+def test_a_file_that_hides_the_strategies_is_named(folder: Path) -> None:
+    (folder / "strategies.py").write_text("")
+    code, _, said = in_a_process(folder, "list")
     assert code == 4
-    assert "JAX has already started with 1 device" in said
-    assert "set JAX_NUM_CPU_DEVICES=12 before JAX starts" in said
+    assert "strategies.py hides the package of this name; rename it" in said
+
+
+def test_explaining_a_candidate_that_raises_is_a_failure(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "my_faulty.py").write_text(FAULTY)
+    sys.modules.pop("my_faulty", None)
+    arguments = ["explain", "my_faulty:leaving", "--mesh", "X=2", "--dims", "B=2,D=3"]
+    assert main(arguments) == Exit.FAILED
+    assert "the candidate raised while it was traced: SystemExit" in capsys.readouterr().out
+
+
+def test_an_error_of_our_own_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr("conformance.machine.machine", broken)
+    assert main(["doctor"]) == Exit.INTERNAL == 3
+    assert "internal error, not the candidate's" in capsys.readouterr().err

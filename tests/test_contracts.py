@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import pytest
 
-from conformance import ContractError, all_reduce, contract, permute
+from conformance import ContractError, all_reduce, contract, known_failure, permute
 
 SIGNATURE = "x[B_X, D_Y], w[D_Y, F] -> out[B_X, F]"
 
@@ -106,3 +106,29 @@ def test_a_function_takes_one_array_for_each_input() -> None:
 
     with pytest.raises(ContractError, match=r"^three takes 3 arrays \(x, w, bias\); "):
         contract(SIGNATURE, reference=reference)(three)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"dtypes": ()}, "dtypes: give at least one"),
+        ({"collectives": all_reduce("Y", "out[B_X, F]")}, "collectives: expected a list"),
+        ({"collectives": ["all_reduce"]}, "collectives: expected a list of collectives, such as"),
+        ({"gradient": "x"}, "gradient: expected a list of collectives"),
+    ],
+)
+def test_keywords_of_another_type_are_refused(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises((ContractError, TypeError), match=message):
+        contract(SIGNATURE, **{"reference": reference, **keywords})
+
+
+@pytest.mark.parametrize("signature", [None, 3])
+def test_a_signature_is_text(signature: Any) -> None:
+    with pytest.raises(ContractError, match="signature: expected a str; given"):
+        contract(signature, reference=reference)
+
+
+def test_a_known_failure_names_sizes_of_the_signature() -> None:
+    known = known_failure("collectives", where="Q == 1", shows="", why="XLA")
+    with pytest.raises(ContractError, match="known 'Q == 1' names 'Q'"):
+        contract(SIGNATURE, reference=reference, known=[known])

@@ -15,6 +15,7 @@ from conformance import (
     CaseError,
     UsageError,
     assert_conforms,
+    known_failure,
     parse_case,
     verify,
 )
@@ -319,3 +320,31 @@ def test_a_candidate_that_is_traced_again_fails() -> None:
     (failure,) = verdict.failures
     assert failure.check == "retraces"
     assert failure.message.startswith("a second call with the same arrays traced ")
+
+
+def test_a_known_failure_is_told_apart_and_is_no_failure() -> None:
+    known = known_failure("collectives", where="dp == 2", shows="all-gather over tp", why="XLA 1.2")
+    stated = replace(FORWARD, known=(known,))
+    candidate = mlp_of(gathered_and_sliced_back)
+    verdict = verify(candidate, stated, cases=["dp=2,tp=3/B=2,D=3,F=15"])
+    assert (verdict.word, verdict.ok) == ("known failure", True)
+    assert verdict.known == {"XLA 1.2": 1}
+    # Elsewhere, or with another message, it is a failure like any other.
+    assert not verify(candidate, stated, cases=["dp=3,tp=2/B=3,D=3,F=4"]).ok
+    other = replace(FORWARD, known=(replace(known, shows="all-gather over dp"),))
+    assert not verify(candidate, other, cases=["dp=2,tp=3/B=2,D=3,F=15"]).ok
+
+
+def test_what_is_not_judged_is_noted() -> None:
+    verdict = verify(mlp_of(sound), FORWARD, cases=["dp=2,tp=3/B=2,D=3,F=15"])
+    (note,) = verdict.notes
+    assert note == "the gradient's collectives, which the contract does not list, are not judged"
+    assert verify(mlp, cases=["dp=2,tp=3/B=2,D=3,F=15"]).notes == ()
+
+
+def test_an_output_of_another_form_leaves_no_gradient_to_compare() -> None:
+    verdict = verify(lambda x, a, b: {"out": x}, FORWARD, cases=["dp=2,tp=3/B=2,D=3,F=15"])
+    assert [failure.check for failure in verdict.failures] == ["values", "collectives"]
+    assert (
+        verdict.counts["gradients"].reason == "the outputs have another structure, shape or dtype"
+    )

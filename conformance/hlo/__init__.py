@@ -6,6 +6,7 @@ from conformance.hlo.error import HloError
 from conformance.hlo.literals import with_tables
 from conformance.hlo.shapes import Shape, parse_shape
 from conformance.hlo.text import Computation, Instruction, Module, count_instructions, parse
+from conformance.hlo.written import Written, written_collectives
 
 __all__ = [
     "CollectiveOp",
@@ -16,6 +17,7 @@ __all__ = [
     "Module",
     "Shape",
     "Use",
+    "Written",
     "collectives",
     "count_instructions",
     "groups_of",
@@ -23,4 +25,5 @@ __all__ = [
     "parse_shape",
     "source_of",
     "with_tables",
+    "written_collectives",
 ]

@@ -27,6 +27,8 @@ def to_data(verdict: Verdict) -> dict[str, Any]:
         },
         "numbers": dict(sorted(verdict.numbers.items())),
         "lowerings": dict(sorted(verdict.lowerings.items())),
+        "known": dict(sorted(verdict.known.items())),
+        "notes": list(verdict.notes),
         "failures": [
             {
                 "check": failure.check,
@@ -54,6 +56,8 @@ def from_data(data: Mapping[str, Any]) -> Verdict:
             for one in data["failures"]
         ),
         data["seconds"],
+        data["known"],
+        tuple(data["notes"]),
     )
 
 

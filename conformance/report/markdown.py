@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conformance.report.terminal import summary
+from conformance.report.terminal import LEGEND, summary
 from conformance.verdict import Count, Verdict
 
 
@@ -18,7 +18,7 @@ def markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
         cells = (f"{c.compared}/{c.failed}" if c.compared else "-" for c in counts)
         rows.append([verdict.candidate, verdict.backend, str(verdict.cases), *cells, verdict.word])
     lines = ["# Conformance", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
-    lines += ["compared/failed, in cases; - where a check compared nothing", ""]
+    lines += [LEGEND, ""]
     lowered = [(v, text, count) for v in verdicts for text, count in v.lowerings.items()]
     if lowered:
         lines += ["## Lowered", ""]

@@ -12,13 +12,14 @@ from rich.table import Table
 
 from conformance.verdict import Count, Verdict
 
-_STYLE = {"conforms": "green", "lowered": "green", "failed": "bold red", "not run": "yellow"}
+_STYLE = {"conforms": "green", "lowered": "green", "failed": "bold red"}
+_STYLE |= {"known failure": "yellow", "not run": "yellow"}
 
 
 def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """Prints in how many cases each check compared something, and in how many it failed."""
     checks = list(dict.fromkeys(check for verdict in verdicts for check in verdict.counts))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=_LEGEND, caption_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
     table.add_column("strategy", overflow="fold")
     table.add_column("backend")
     table.add_column("cases", justify="right")
@@ -35,6 +36,14 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
         )
     console.print(table)
     _print_lowerings(verdicts, console)
+    for verdict in verdicts:
+        for why, count in verdict.known.items():
+            console.print(
+                escape(f"Known failure of {verdict.candidate}, in {count} programs: {why}"),
+                soft_wrap=True,
+            )
+        for note in verdict.notes:
+            console.print(escape(f"Note on {verdict.candidate}: {note}"), soft_wrap=True)
     for failure in (failure for verdict in verdicts for failure in verdict.failures):
         console.print(f"\n[bold red]FAILED[/] {escape(str(failure))}", soft_wrap=True)
     console.print(f"\n{escape(summary(verdicts))}", soft_wrap=True)
@@ -67,4 +76,7 @@ def _cell(count: Count) -> str:
     )
 
 
-_LEGEND = "compared/failed, in cases; - where a check compared nothing"
+LEGEND = (
+    "compared/failed, in cases (collectives: in programs, forward and gradient); "
+    "- where a check compared nothing"
+)
