@@ -13,7 +13,7 @@ from conformance.contracts import AxisTypes, Contract
 from conformance.errors import CaseError
 from conformance.notation import ITEM_BYTES
 
-Data = Literal["exact", "real"]
+Data = Literal["exact", "real", "cancelling"]
 _GRAMMAR = "dp=2,tp=3,+z=1/B=4,D=6,F=9/f32/explicit/order=7/names=1/data=exact/seed=0"
 _NUMBERS = 1 << 32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

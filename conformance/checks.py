@@ -16,7 +16,7 @@ import numpy as np
 from conformance.case import Case
 from conformance.lowerings import Reading
 from conformance.meshes import partition_spec
-from conformance.notation import ArraySpec
+from conformance.notation import ArraySpec, Operand
 from conformance.reference import Expected
 from conformance.traffic import Flow, totals
 
@@ -30,6 +30,8 @@ LAWS: Mapping[str, str] = {
     "replicas": "all copies of replicated data are bit-equal",
     "gradients": "every input cotangent equals the reference's and lies where its input does",
     "retraces": "a jitted candidate, called a second time, neither traces nor compiles",
+    "memory": "the forward's temporary memory is under the contract's ceiling",
+    "refusal": "what the contract refuses is refused, with the error that it names",
     "collectives": "kind, axes, dtype and bytes of all that is sent are the contract's",
 }
 """Every check and its law, in the order of reports."""
@@ -41,7 +43,7 @@ class Finding:
 
     `compared` counts what was compared; `numbers` says by which means arrays were; `lowered`
     names the lowerings that were needed; `reason` says why nothing was compared; `known` tells of
-    problems that are not the candidate's.
+    problems that are not the candidate's; `wire` is bytes sent over the least that would do.
     """
 
     compared: int
@@ -50,6 +52,7 @@ class Finding:
     lowered: tuple[str, ...] = ()
     reason: str = ""
     known: tuple[str, ...] = ()
+    wire: Fraction | None = None
 
 
 def check_values(
@@ -199,7 +202,9 @@ def check_collectives(expected: Sequence[Flow], reading: Reading, program: str =
             for flow in want
             if flow.runs is not None and observed[flow.key] != flow.runs
         )
-        return Finding(1, often, lowered=reading.lowerings)
+        least = sum((flow.wire_bytes for flow in want), Fraction(0))
+        wire = reading.wire_bytes / least if least else None
+        return Finding(1, often, lowered=reading.lowerings, wire=wire)
     shown = []
     for flow in surplus:
         sources = {e.source for e in reading.entries if e.flow.key == flow.key and e.source}
@@ -211,6 +216,26 @@ def check_collectives(expected: Sequence[Flow], reading: Reading, program: str =
             f"observed {'; '.join(shown) or 'nothing'}",
         ),
     )
+
+
+def check_memory(ceiling: Sequence[tuple[Operand, Fraction]], observed: int) -> Finding:
+    """Temporary bytes of the forward program, on each device, under the sum of the operands."""
+    allowed = sum((size for _, size in ceiling), Fraction(0))
+    if observed <= allowed:
+        return Finding(1)
+    parts = " + ".join(str(operand) for operand, _ in ceiling)
+    return Finding(
+        1, (f"expected at most {allowed} B of temporary memory, {parts}; observed {observed} B",)
+    )
+
+
+def check_refusal(error: str, raised: str | None) -> Finding:
+    """The candidate raised the error of this name; `raised` begins with the name of its own."""
+    if raised is None:
+        return Finding(1, (f"expected {error}; nothing was raised",))
+    if raised.partition(":")[0] != error:
+        return Finding(1, (f"expected {error}; observed {raised}",))
+    return Finding(1)
 
 
 def check_retraces(events: Sequence[Mapping[str, int]]) -> Finding:

@@ -146,7 +146,7 @@ def _console() -> Console:
     from rich.console import Console
 
     # A pipe has no width of its own; a table that is folded there is of no use.
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() else 180
     return Console(width=width, highlight=False)
 
 

@@ -11,7 +11,14 @@ from typing import Any, Literal, TypeVar
 from conformance.collective import Collective
 from conformance.errors import ContractError
 from conformance.expressions import Expression
-from conformance.notation import ITEM_BYTES, Signature, parse_signature
+from conformance.notation import (
+    ITEM_BYTES,
+    ArraySpec,
+    Operand,
+    Signature,
+    parse_operand,
+    parse_signature,
+)
 
 AxisTypes = Literal["auto", "explicit"]
 _AXIS_TYPES: tuple[AxisTypes, ...] = ("auto", "explicit")
@@ -56,6 +63,10 @@ class Contract:
     dtypes: tuple[str, ...]
     ints: Mapping[str, tuple[Expression, Expression]] = field(hash=False)
     known: tuple[KnownFailure, ...] = ()
+    refuses: tuple[tuple[Expression, str], ...] = ()
+    accumulates: str | None = None
+    memory: tuple[Operand, ...] = ()
+    sizes: str | None = None
 
     def __post_init__(self) -> None:
         known = {*self.signature.axes, *self.signature.symbols}
@@ -71,6 +82,13 @@ class Contract:
                 )
         for expression in self.where:
             _refuse_unknown(f"where {expression.text!r}", expression.names, known, self.signature)
+        for expression, _ in self.refuses:
+            place = f"refuses {expression.text!r}"
+            _refuse_unknown(place, expression.names, known, self.signature)
+        if self.accumulates not in (None, *FLOATS):
+            raise ContractError(f"accumulates: {self.accumulates!r} is none of {', '.join(FLOATS)}")
+        if bool(self.memory) != (self.sizes is not None):
+            raise ContractError("memory and sizes: give both, the ceiling and the case it holds on")
         for one in self.known:
             place = f"known {one.where.text!r}"
             _refuse_unknown(place, one.where.names, known, self.signature)
@@ -93,6 +111,18 @@ class Contract:
         """The names of the inputs, in order."""
         return tuple(spec.name for spec in self.signature.inputs)
 
+    def refused(self, sizes: Mapping[str, int]) -> str | None:
+        """The name of the error that the function raises on these sizes, None if it raises none."""
+        return next((error for where, error in self.refuses if where.evaluate(sizes)), None)
+
+    def travels_as(self, operand: ArraySpec, drawn: str) -> str:
+        """The dtype of a collective's operand: its own, that of sums, or that of its array."""
+        if operand.dtype is not None:
+            return operand.dtype
+        if drawn in FLOATS and operand.name in {spec.name for spec in self.signature.outputs}:
+            return self.accumulates or self.dtype_of(operand.name, drawn)
+        return self.dtype_of(operand.name, drawn)
+
     def dtype_of(self, name: str, drawn: str) -> str:
         """The dtype of the array `name`: what the signature fixes, else the one drawn."""
         for spec in self.signature.arrays:
@@ -113,6 +143,10 @@ def contract(
     dtypes: Sequence[str] = ("f32", "bf16"),
     ints: Mapping[str, str] | None = None,
     known: Sequence[KnownFailure] = (),
+    refuses: Mapping[str, str] | None = None,
+    accumulates: str | None = None,
+    memory: Sequence[str] = (),
+    sizes: str | None = None,
 ) -> Callable[[Function], Function]:
     """States what the decorated function promises, and returns the same function.
 
@@ -130,6 +164,10 @@ def contract(
     `dtypes`: what inputs without a dtype are drawn from.
     `ints`: ranges of integer inputs, end excluded, such as {"ids": "0..E"}.
     `known`: failures that are not the strategy's own, each a `known_failure`.
+    `refuses`: constraints under which the function raises, each with the error's name.
+    `accumulates`: dtype of sums, "f32" for bf16 inputs: partial outputs travel in it too.
+    `memory`: operands whose bytes together bound the forward's temporary memory, at `sizes`.
+    `sizes`: the large case for `memory`, as a case id such as "dp=2,tp=4/B=64,D=64,F=128".
 
     Raises `ContractError` for malformed notation, for names that the signature does not know and
     for a function or reference whose parameters do not fit.
@@ -169,6 +207,10 @@ def contract(
         where=tuple(map(Expression, (where,) if isinstance(where, str) else where)),
         dtypes=tuple(dtypes),
         known=tuple(known),
+        refuses=tuple((Expression(text), error) for text, error in (refuses or {}).items()),
+        accumulates=accumulates,
+        memory=tuple(map(parse_operand, memory)),
+        sizes=sizes,
         ints=MappingProxyType({name: _range(text) for name, text in (ints or {}).items()}),
     )
 

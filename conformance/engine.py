@@ -67,6 +67,8 @@ def verify(
     for case in chosen:
         progress(case)
         examined.append(examiner.examine(case))
+    if cases is None:
+        examined += examiner.large()
     failures = tuple(
         _failure(examiner, examined, check, progress if cases is None else None)
         for check in _failed(examined)
@@ -119,7 +121,8 @@ def profile_cases(
 ) -> Iterator[Case]:
     """The cases of a profile on at most `devices` devices.
 
-    Each program is run on exact data, and on real data where it has floats.
+    Each program is run on exact data, on real data where it has floats, and on cancelling data
+    where the contract says how it accumulates.
     """
     from conformance.generators import drawn_cases, fixed_cases
 
@@ -132,3 +135,5 @@ def profile_cases(
             yield case
             if case.dtype in FLOATS:
                 yield replace(case, data="real")
+                if contract.accumulates is not None:
+                    yield replace(case, data="cancelling")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from conformance import checks, inputs, lowerings
 from conformance.backends import Backend
 from conformance.candidate import Candidate
-from conformance.case import Case
+from conformance.case import Case, parse_case
 from conformance.checks import Finding
 from conformance.collective import Collective
 from conformance.contracts import Contract
@@ -60,6 +60,8 @@ class Examiner:
 
     def examine(self, case: Case) -> Examination:
         """Compiles the programs of a case, unless they are there, and runs them on its data."""
+        if case not in self._examined and self.candidate.contract.refused(case.sizes):
+            self._examined[case] = Examination(case, tuple(self._refusal(case)), ())
         if case not in self._examined:
             contract = self.candidate.contract
             drawn = inputs.draw(contract, case)
@@ -72,6 +74,37 @@ class Examiner:
             of_program = _without_known(contract, case, self._of_programs(case, programs))
             self._examined[case] = Examination(case, of_program, of_data)
         return self._examined[case]
+
+    def large(self) -> list[Examination]:
+        """The forward program at the contract's large sizes, compiled and not run."""
+        contract = self.candidate.contract
+        if contract.sizes is None:
+            return []
+        case = replace(parse_case(contract.sizes), axis_types=contract.axis_types[0])
+        case.check(contract)
+        if case.devices > len(self.backend.devices):
+            finding = Finding(0, reason=f"its sizes need {case.devices} devices")
+            return [Examination(case, (("memory", finding),), ())]
+        program = compile_forward(self.candidate, case, self.backend)
+        if isinstance(program, Raised):
+            return [Examination(case, (("runs", Finding(1, (str(program),))),), ())]
+        ceiling = [
+            (
+                operand,
+                operand.local_bytes(case.sizes, contract.travels_as(operand.spec, case.dtype)),
+            )
+            for operand in contract.memory
+        ]
+        finding = checks.check_memory(ceiling, program.temporary_bytes)
+        return [Examination(case, (("memory", finding),), ())]
+
+    def _refusal(self, case: Case) -> Iterator[Found]:
+        """Whether a case that the contract refuses is refused; nothing else is asked of it."""
+        error = self.candidate.contract.refused(case.sizes) or ""
+        self.compiled += 1
+        program = compile_forward(self.candidate, case, self.backend)
+        raised = program.message if isinstance(program, Raised) else None
+        yield "refusal", checks.check_refusal(error, raised)
 
     def _of_programs(self, case: Case, programs: _Programs) -> Iterator[Found]:
         """What the compiled programs show, whatever the data."""

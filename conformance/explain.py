@@ -61,8 +61,7 @@ def _lines(
         yield from (f"  {text}" for text in reading.lowerings)
     yield f"schedule, of {program.module.instruction_count} instructions"
     yield from _schedule(program.module, program.module.entry, "  ")
-    if (memory := program.compiled.memory_analysis()) is not None:
-        yield f"temporary memory: {memory.temp_size_in_bytes} B on each device"
+    yield f"temporary memory: {program.temporary_bytes} B on each device"
     if text:
         yield ""
         yield program.text

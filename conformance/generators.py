@@ -39,6 +39,7 @@ def fixed_cases(
             size = min(shape[position] if position < len(shape) else 1, free)
             free //= size
             mesh.append(Axis(axis, (size,)))
+        mesh = mesh or [Axis(_EXTRA, (2,), extra=True)]
         scaled = (_sized(contract, mesh, [n * scale for n in multiples]) for scale in range(1, 9))
         candidates = (
             Case(
@@ -75,7 +76,7 @@ def cases(
         mesh.append(Axis(name, split if renames else (size,)))
     mesh = draw(st.permutations(mesh[::-1]))
     extra, size, place = (draw(_CHOICE) for _ in range(3))
-    if free >= 2 and extra % 4 == 3:
+    if free >= 2 and (extra % 4 == 3 or not mesh):
         size = _pick(size, range(2, free + 1))
         mesh.insert(place % (len(mesh) + 1), Axis(_EXTRA, (size,), extra=True))
     return Case(

@@ -2,6 +2,7 @@
 
 Exact data are small signed integers, sized so that the reference evaluator proves every order of
 summation exact. Real data are normal floats, compared within the evaluator's error bound.
+Cancelling data are drawn where a contract says how it accumulates: a narrower sum loses them.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
             return random.randint(low, high, shape).astype(dtype)
         if name == "bool":
             return random.randint(0, 2, shape).astype(bool)
+        if case.data == "cancelling" and name in FLOATS:
+            return _cancelling(spec, contract, shape).astype(dtype)
         if case.data == "real" and name in FLOATS:
             return random.standard_normal(shape).astype(dtype)
         largest = max(1, _LARGEST.get(name, 15) >> shift)
@@ -139,7 +142,10 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
         for name in (contract.dtype_of(spec.name, case.dtype),)
     )
     keywords = reference_keywords(contract, case)
-    expected = _of_reference(contract, lambda: evaluate(contract.reference, arrays, **keywords))
+    wide = None if contract.accumulates is None else numpy_dtype(contract.accumulates)
+    expected = _of_reference(
+        contract, lambda: evaluate(contract.reference, arrays, wide, **keywords)
+    )
     shapes = [spec.shape(case.sizes) for spec in contract.signature.outputs]
     if [one.value.shape for one in expected] != shapes:
         raise ContractError(
@@ -152,7 +158,7 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
         for spec, one in zip(contract.signature.outputs, expected, strict=True)
         if one.value.dtype.kind == "f"
     ]
-    if not wanted or not floats:
+    if not wanted or not floats or case.data == "cancelling":
         return Inputs(arrays, expected)
     cotangents = tuple(array(spec, dtype, case.dtype) for spec, dtype in floats)
     gradients = _of_reference(
@@ -162,6 +168,26 @@ def _drawn(contract: Contract, case: Case, attempt: int) -> Inputs:
     )
     outputs = tuple(spec for spec, _ in floats)
     return Inputs(arrays, expected, outputs, cotangents, gradients)
+
+
+def _cancelling(spec: ArraySpec, contract: Contract, shape: tuple[int, ...]) -> Array:
+    """256, 1, ..., 1, -256 along a dimension that is summed, in the first input that has it.
+
+    The sum counts the ones. Kept in bfloat16 it loses them, since 256 + 1 is 256 there.
+    """
+    values = np.ones(shape)
+    kept = {
+        symbol for out in contract.signature.outputs for dim in out.dims for symbol in dim.symbols
+    }
+    for axis, dim in enumerate(spec.dims):
+        first = next(
+            one for one in contract.signature.inputs for d in one.dims if d.symbols == dim.symbols
+        )
+        if first == spec and not kept & set(dim.symbols) and shape[axis] > 2:
+            along = np.moveaxis(values, axis, 0)
+            along[0], along[-1] = 256, -256
+            break
+    return values
 
 
 def _of_reference(
@@ -183,6 +209,6 @@ def _faults(inputs: Inputs, case: Case) -> int:
     count = 0
     for one in (*inputs.expected, *inputs.gradients):
         flat = one.value.ravel()
-        constant = flat.size > 1 and bool(np.all(flat == flat[0]))
+        constant = flat.size > 1 and bool(np.all(flat == flat[0])) and case.data != "cancelling"
         count += 4 * constant + 2 * one.kink + (case.data == "exact" and not one.exact)
     return count

@@ -54,12 +54,13 @@ class Reading:
     """All that a program sends, read as its contract asks where a proof allows it.
 
     `idle` counts collectives among groups of one, which move nothing; `unknown` says what could
-    not be judged.
+    not be judged; `wire_bytes` are those that one device really sends, whatever the reading.
     """
 
     entries: tuple[Entry, ...]
     idle: int
     unknown: tuple[str, ...]
+    wire_bytes: Fraction = Fraction(0)
 
     @property
     def lowerings(self) -> tuple[str, ...]:
@@ -116,8 +117,9 @@ def read(
         else:
             parts += [_Part(op, i, _literal(op, i, mesh)) for i in range(len(op.operands))]
     literal = [Entry(part.flow, part.op.source) for part in parts]
+    wire = sum((part.flow.wire_bytes for part in parts), Fraction(0))
     if set(totals(part.flow for part in parts)) == set(totals(expected)):
-        return Reading(tuple(literal), idle, tuple(unknown))
+        return Reading(tuple(literal), idle, tuple(unknown), wire)
     dataflow = hlo.Dataflow(module)
     choices = [
         list(_forms(chain, mesh, dataflow, written if backend in _WIDENING_BACKENDS else None))
@@ -125,7 +127,7 @@ def read(
     ]
     chosen = _agreeing(choices, totals(expected)) or _nearest(choices, expected)
     entries = tuple(itertools.chain.from_iterable(chosen))
-    return Reading(entries, idle, tuple(unknown))
+    return Reading(entries, idle, tuple(unknown), wire)
 
 
 def _literal(op: hlo.CollectiveOp, index: int, mesh: MeshAxes) -> Flow:

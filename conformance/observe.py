@@ -49,6 +49,12 @@ class Executable:
     mesh: jax.sharding.Mesh
     compiled: jax.stages.Compiled
 
+    @property
+    def temporary_bytes(self) -> int:
+        """Bytes of temporary memory on each device."""
+        memory = self.compiled.memory_analysis()
+        return 0 if memory is None else int(memory.temp_size_in_bytes)
+
     def run(self, *arguments: Any) -> Any | Raised:
         """What the program returns for placed arrays, once it is there."""
         import jax

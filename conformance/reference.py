@@ -17,7 +17,7 @@ import numpy as np
 from conformance import primitives
 from conformance.case import Case
 from conformance.contracts import Contract
-from conformance.tracked import PRECISION, Array, Tracked, exactly, settled
+from conformance.tracked import PRECISION, Array, Tracked, exactly, rounded_to, settled
 
 if TYPE_CHECKING:
     import jax
@@ -54,10 +54,17 @@ class Expected:
 
 
 def evaluate(
-    function: Callable[..., Any], arguments: Sequence[Array], **static: Any
+    function: Callable[..., Any],
+    arguments: Sequence[Array],
+    accumulates: np.dtype[Any] | None = None,
+    **static: Any,
 ) -> tuple[Expected, ...]:
-    """What `function(*arguments, **static)` is, for arguments in the dtypes under test."""
-    return _evaluate(function, arguments, static, ties=False)
+    """What `function(*arguments, **static)` is, for arguments in the dtypes under test.
+
+    `accumulates`: the dtype in which all is computed, and rounded once at the end; None for that
+    of the arguments.
+    """
+    return _evaluate(function, arguments, static, False, accumulates)
 
 
 def evaluate_vjp(
@@ -71,7 +78,7 @@ def evaluate_vjp(
     program = _vector_jacobian(
         function, len(arguments), tuple(differentiable), tuple(sorted(static.items()))
     )
-    return _evaluate(program, (*arguments, *cotangents), {}, ties=True)
+    return _evaluate(program, (*arguments, *cotangents), {}, True, None)
 
 
 def reference_keywords(contract: Contract, case: Case) -> dict[str, int]:
@@ -144,15 +151,23 @@ def _evaluate(
     arguments: Sequence[Array],
     static: Mapping[str, Any],
     ties: bool,
+    accumulates: np.dtype[Any] | None,
 ) -> tuple[Expected, ...]:
     shapes = tuple((one.shape, one.dtype.name) for one in arguments)
     traced = _trace(function, shapes, tuple(sorted(static.items())))
     names = [one.dtype.name for one in arguments] + [dtype.name for dtype in traced.dtypes]
     precision = min((PRECISION[name] for name in names if _is_float(name)), default=24)
+    if accumulates is not None:
+        precision = PRECISION[accumulates.name]
     evaluator = _Evaluator(precision, ties)
     tracked = evaluator.run(
         traced.jaxpr, list(map(exactly, traced.constants)), list(map(exactly, arguments))
     )
+    if accumulates is not None:
+        tracked = [
+            rounded_to(one, dtype, PRECISION[dtype.name]) if _is_float(dtype.name) else one
+            for one, dtype in zip(tracked, traced.dtypes, strict=True)
+        ]
     return tuple(
         Expected(
             one.value,

@@ -80,7 +80,7 @@ def expected_flows(
         if collective.shift is not None:
             detail = collective.shift % group
         operand = collective.operand.spec
-        dtype = operand.dtype or contract.dtype_of(operand.name, case.dtype)
+        dtype = contract.travels_as(operand, case.dtype)
         often = runs(collective, case.sizes)
         total = collective.operand.local_bytes(case.sizes, dtype) * often
         if group > 1 and total and detail != 0:

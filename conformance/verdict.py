@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal
 
 from conformance.checks import LAWS, Finding
@@ -34,7 +35,8 @@ class Verdict:
     `counts` has a `Count` for each check; `numbers` tells how many arrays were compared exactly,
     within a bound, or without proof; `lowerings` names each physical form that stood for a logical
     collective, with the number of programs; `known` the failures that are not the candidate's;
-    `notes` what was not judged; `failures` has one entry for each failed check, with the smallest
+    `notes` what was not judged; `wire` the most bytes that a program sends, over the least that
+    would do; `failures` has one entry for each failed check, with the smallest
     of its cases.
     """
 
@@ -48,6 +50,7 @@ class Verdict:
     seconds: float
     known: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    wire: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -88,6 +91,7 @@ def judge(
     lowered: Counter[str] = Counter()
     known: Counter[str] = Counter()
     notes: dict[str, None] = {}
+    wire: Fraction | None = None
     for check, findings in found.items():
         compared = sum(1 for finding in findings if finding.compared)
         failed = sum(1 for finding in findings if finding.problems)
@@ -98,6 +102,7 @@ def judge(
             numbers.update(finding.numbers)
             lowered.update(finding.lowered)
             known.update(finding.known)
+            wire = max(filter(None, (wire, finding.wire)), default=None)
             if finding.reason.endswith("not judged"):
                 notes.setdefault(finding.reason)
     return Verdict(
@@ -111,4 +116,5 @@ def judge(
         seconds,
         known,
         tuple(notes),
+        None if wire is None else round(float(wire), 3),
     )

@@ -36,6 +36,8 @@ mlp_contract = partial(
         all_reduce("dp", "w_down[F_tp, D]"),
     ],
     dtypes=("f32", "bf16", "i32"),
+    memory=["hidden[B_dp, F_tp]", "out[B_dp, D]"],
+    sizes="dp=2,tp=4/B=64,D=128,F=256",
 )
 
 

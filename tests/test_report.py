@@ -44,11 +44,12 @@ def test_the_table_shows_what_was_compared_and_what_failed() -> None:
     text = printed(GOOD, SLICED, BAD)
     assert row(text, "strategy") == [
         *("strategy", "backend", "cases", "runs", "values"),
-        *("out_sharding", "replicas", "gradients", "retraces", "collectives", "verdict"),
+        *("out_sharding", "replicas", "gradients", "retraces"),
+        *("collectives", "wire", "verdict"),
     ]
-    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", *"-----", "conforms"]
+    assert row(text, "good") == ["good", "cpu", "1", "-", "1/0", *"------", "conforms"]
     assert row(text, "sliced")[-1] == "lowered"
-    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", *"-----", "failed"]
+    assert row(text, "bad[1]") == ["bad[1]", "cpu", "1", "-", "1/1", *"------", "failed"]
 
 
 def test_lowerings_and_failures_are_told_in_full() -> None:
@@ -89,7 +90,7 @@ def test_a_report_names_its_version_and_the_machine() -> None:
 
 def test_a_page_has_the_table_the_lowerings_and_the_failures() -> None:
     page = markdown([GOOD, SLICED, BAD], {"jax": "1.2"})
-    assert "| good | cpu | 1 | - | 1/0 | - | - | - | - | - | conforms |" in page
+    assert "| good | cpu | 1 | - | 1/0 | - | - | - | - | - | - | conforms |" in page
     assert "- sliced: as a slice: 2.0x (1 programs)" in page
     assert "## bad[1]: values\n\n```\nvalues: off\n" in page
     assert page.endswith("jax 1.2\n")

@@ -29,6 +29,7 @@ def to_data(verdict: Verdict) -> dict[str, Any]:
         "lowerings": dict(sorted(verdict.lowerings.items())),
         "known": dict(sorted(verdict.known.items())),
         "notes": list(verdict.notes),
+        "wire": verdict.wire,
         "failures": [
             {
                 "check": failure.check,
@@ -58,6 +59,7 @@ def from_data(data: Mapping[str, Any]) -> Verdict:
         data["seconds"],
         data["known"],
         tuple(data["notes"]),
+        data["wire"],
     )
 
 

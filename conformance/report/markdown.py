@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conformance.report.terminal import LEGEND, summary
+from conformance.report.terminal import LEGEND, shown_checks, summary
 from conformance.verdict import Count, Verdict
 
 
 def markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     """A table of compared/failed cases by check, then lowerings and failures."""
-    checks = list(dict.fromkeys(check for verdict in verdicts for check in verdict.counts))
-    head = ["strategy", "backend", "cases", *checks, "verdict"]
+    checks = shown_checks(verdicts)
+    head = ["strategy", "backend", "cases", *checks, "wire", "verdict"]
     rows = [head, ["---"] * len(head)]
     for verdict in verdicts:
         counts = (verdict.counts.get(check, Count()) for check in checks)
         cells = (f"{c.compared}/{c.failed}" if c.compared else "-" for c in counts)
-        rows.append([verdict.candidate, verdict.backend, str(verdict.cases), *cells, verdict.word])
+        wire = "-" if verdict.wire is None else f"{verdict.wire:.1f}x"
+        rows.append(
+            [verdict.candidate, verdict.backend, str(verdict.cases), *cells, wire, verdict.word]
+        )
     lines = ["# Conformance", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     lines += [LEGEND, ""]
     lowered = [(v, text, count) for v in verdicts for text, count in v.lowerings.items()]

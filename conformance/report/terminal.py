@@ -18,13 +18,14 @@ _STYLE |= {"known failure": "yellow", "not run": "yellow"}
 
 def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """Prints in how many cases each check compared something, and in how many it failed."""
-    checks = list(dict.fromkeys(check for verdict in verdicts for check in verdict.counts))
+    checks = shown_checks(verdicts)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
     table.add_column("strategy", overflow="fold")
     table.add_column("backend")
     table.add_column("cases", justify="right")
     for check in checks:
         table.add_column(check, justify="right")
+    table.add_column("wire", justify="right")
     table.add_column("verdict")
     for verdict in verdicts:
         table.add_row(
@@ -32,6 +33,7 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
             verdict.backend,
             str(verdict.cases),
             *(_cell(verdict.counts.get(check, Count())) for check in checks),
+            "-" if verdict.wire is None else f"{verdict.wire:.1f}x",
             f"[{_STYLE[verdict.word]}]{verdict.word}[/]",
         )
     console.print(table)
@@ -47,6 +49,18 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     for failure in (failure for verdict in verdicts for failure in verdict.failures):
         console.print(f"\n[bold red]FAILED[/] {escape(str(failure))}", soft_wrap=True)
     console.print(f"\n{escape(summary(verdicts))}", soft_wrap=True)
+
+
+def shown_checks(verdicts: Sequence[Verdict]) -> list[str]:
+    """The checks that apply to any of the verdicts, in their order."""
+    return list(
+        dict.fromkeys(
+            check
+            for verdict in verdicts
+            for check, count in verdict.counts.items()
+            if count.compared or count.reason or check not in ("memory", "refusal")
+        )
+    )
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
@@ -78,5 +92,5 @@ def _cell(count: Count) -> str:
 
 LEGEND = (
     "compared/failed, in cases (collectives: in programs, forward and gradient); "
-    "- where a check compared nothing"
+    "- where a check compared nothing; wire: bytes sent over the least that would do, at most"
 )
