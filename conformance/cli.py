@@ -125,6 +125,38 @@ def _replay(parsed: argparse.Namespace) -> Exit:
     return _exit(verdicts)
 
 
+def _faults(parsed: argparse.Namespace) -> Exit:
+    from rich.table import Table
+
+    from conformance.backends import get_backend
+    from conformance.evidence import collect, see, summary
+    from conformance.examine import Examiner
+
+    backend = get_backend("cpu")
+    console = _console()
+    seen = []
+    with _Progress() as progress:
+        for specimen in collect(parsed.folder):
+            progress.update(f"{specimen.name}  {specimen.family}")
+            seen.append(see(specimen, Examiner(specimen.candidate, backend)))
+    head, *rows = summary(seen)
+    table = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    wrong = [one for one in seen if one.missed or one.false_alarms]
+    for one in wrong:
+        what = "missed" if one.missed else f"false alarm of {', '.join(sorted(one.false_alarms))}"
+        console.print(f"{one.specimen.name}: {what} {one.message}", markup=False, soft_wrap=True)
+    broken = sum(one.specimen.check is not None for one in seen)
+    console.print(
+        f"\n{broken} faults, {sum(one.missed for one in seen)} missed; "
+        f"{len(seen) - broken} sound programs; "
+        f"{sum(bool(one.false_alarms) for one in seen)} false alarms; on cpu"
+    )
+    return Exit.FAILED if wrong else Exit.OK
+
+
 def _doctor(parsed: argparse.Namespace) -> Exit:
     from conformance.backends import get_backend
     from conformance.machine import machine
@@ -210,6 +242,17 @@ def _parser() -> _Parser:
     replay = verbs.add_parser("replay", help="one failing case again")
     replay.add_argument("id", metavar="NAME@CASE", help="as a failure prints it")
     replay.set_defaults(command=_replay)
+
+    faults = verbs.add_parser("faults", help="what the checks catch of programs broken on purpose")
+    faults.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("tests"),
+        metavar="FOLDER",
+        help="with faults/*.py and sound/*.py; tests",
+    )
+    faults.set_defaults(command=_faults)
 
     doctor = verbs.add_parser("doctor", help="versions, backends here, device counts")
     doctor.set_defaults(command=_doctor)

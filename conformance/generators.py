@@ -63,14 +63,16 @@ def cases(
     """Any case that the contract admits, on at most `devices` devices.
 
     Each axis is an integer of its own, with 2 simpler than 1, and every case is made of equally
-    many choices: so a failing case shrinks to the smallest mesh and sizes. Two thirds of the
-    meshes have no axis of size 1.
+    many choices: so a failing case shrinks to the smallest mesh and sizes. A third of the meshes
+    have one axis of size 1.
     """
-    with_unit_axes = draw(st.integers(0, 2)) == 2
+    unit = draw(_CHOICE)
+    of_one = unit - 8 if unit >= 8 else None
     mesh, free = [], devices
     for left, name in reversed(list(enumerate(contract.axes))):
-        sizes = _sizes(free // 2**left, with_unit_axes)
-        size = _pick(draw(_CHOICE), sizes)
+        choice = draw(_CHOICE)
+        is_unit = of_one is not None and left == of_one % len(contract.axes)
+        size = 1 if is_unit else _pick(choice, _sizes(free // 2**left))
         free //= size
         split = _pick(draw(_CHOICE), _splits(size))
         mesh.append(Axis(name, split if renames else (size,)))
@@ -130,8 +132,8 @@ def _pick(choice: int, options: Sequence[_T]) -> _T:
     return options[choice % len(options)]
 
 
-def _sizes(most: int, with_unit_axes: bool) -> list[int]:
-    return [*range(2, most + 1), *([1] if with_unit_axes or most < 2 else [])]
+def _sizes(most: int) -> Sequence[int]:
+    return range(2, most + 1) if most > 1 else (1,)
 
 
 def _splits(size: int) -> list[tuple[int, ...]]:

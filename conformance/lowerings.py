@@ -75,6 +75,7 @@ class _Part:
     op: hlo.CollectiveOp
     index: int
     flow: Flow
+    lowered: tuple[str, ...] = ()
 
     @property
     def element(self) -> int | None:
@@ -116,8 +117,10 @@ def read(
             idle += 1
         else:
             parts += [_Part(op, i, _literal(op, i, mesh)) for i in range(len(op.operands))]
-    literal = [Entry(part.flow, part.op.source) for part in parts]
     wire = sum((part.flow.wire_bytes for part in parts), Fraction(0))
+    if backend in _WIDENING_BACKENDS:
+        parts = [_as_written(part, written) for part in parts]
+    literal = [Entry(part.flow, part.op.source, part.lowered) for part in parts]
     if set(totals(part.flow for part in parts)) == set(totals(expected)):
         return Reading(tuple(literal), idle, tuple(unknown), wire)
     dataflow = hlo.Dataflow(module)
@@ -186,7 +189,10 @@ def _forms(
 ) -> Iterator[tuple[Entry, ...]]:
     """Every reading of a chain that has a proof, the literal one first."""
     yield from itertools.product(
-        *(_forms_of_one(part, part.flow, (), part, mesh, dataflow, written) for part in chain)
+        *(
+            _forms_of_one(part, part.flow, part.lowered, part, mesh, dataflow, written)
+            for part in chain
+        )
     )
     if len(chain) > 1:
         axes = tuple(n for n, _ in mesh if any(n in (p.flow.axes or ()) for p in chain))
@@ -197,7 +203,8 @@ def _forms(
         split = ", then ".join(", ".join(part.flow.axes or ()) for part in chain)
         ratio = sum(part.flow.wire_bytes for part in chain) / flow.wire_bytes
         text = f"all-reduce over {', '.join(axes)}, as all-reduces over {split}: {_times(ratio)}"
-        for entry in _forms_of_one(chain[0], flow, (text,), chain[-1], mesh, dataflow, written):
+        texts = (*chain[0].lowered, text)
+        for entry in _forms_of_one(chain[0], flow, texts, chain[-1], mesh, dataflow, written):
             yield (entry,)
 
 
@@ -286,12 +293,28 @@ def _narrow(
     return tuple(found)
 
 
-def _meant(part: _Part, narrow: str, written: frozenset[hlo.Written]) -> bool:
-    """Whether the program itself asks for this collective in the wide type."""
+def _written_as(part: _Part) -> hlo.Written:
+    """What the program would have written, had it asked for this collective as it is printed."""
     shape = part.op.operands[part.index]
     elements = shape.size * (len(part.op.operands) if part.op.kind == "all-to-all" else 1)
-    wide = hlo.Written(part.op.kind, shape.dtype, elements)
+    return hlo.Written(part.op.kind, shape.dtype, elements)
+
+
+def _meant(part: _Part, narrow: str, written: frozenset[hlo.Written]) -> bool:
+    """Whether the program itself asks for this collective in the wide type."""
+    wide = _written_as(part)
     return wide in written and wide._replace(dtype=narrow) not in written
+
+
+def _as_written(part: _Part, written: frozenset[hlo.Written]) -> _Part:
+    """The part in the narrow type, where the program writes that one and not the wide one."""
+    wide = _written_as(part)
+    for dtype in _WIDENED_TO.get(part.flow.dtype, ()):
+        if wide._replace(dtype=dtype) in written and wide not in written:
+            ratio = Fraction(ITEM_BYTES.get(dtype, 1), ITEM_BYTES[part.flow.dtype])
+            narrow = replace(part.flow, dtype=dtype, bytes=part.flow.bytes * ratio)
+            return replace(part, flow=narrow, lowered=(_widened(narrow, part.flow),))
+    return part
 
 
 def _agreeing(

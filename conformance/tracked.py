@@ -89,7 +89,7 @@ def settled(
 def rounded_to(one: Tracked, dtype: np.dtype[Any], precision: int) -> Tracked:
     """The value in a narrower dtype, as both sides round it."""
     narrow = one.value.astype(dtype).astype(np.float64)
-    bound = one.bound + 2 * 2.0**-precision * _SLACK * one.magnitude
+    bound = one.bound + 2 * 2.0**-precision * _SLACK * (np.abs(narrow) + one.bound)
     if one.exact and not np.array_equal(narrow, one.value):
         return replace(one, value=narrow, quantum=_quantum(narrow), bound=bound)
     return replace(one, value=narrow, bound=bound if one.bound.any() else one.bound)

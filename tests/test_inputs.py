@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance import contract, parse_case
-from conformance.candidate import load, strategies
+from conformance.candidate import Candidate, load, strategies
 from conformance.generators import fixed_cases
 from conformance.inputs import draw, numpy_dtype, place
 from conformance.meshes import build_mesh
@@ -27,15 +27,26 @@ def test_a_dtype_of_the_notation_is_numpys(name: str, dtype: object) -> None:
     assert numpy_dtype(name) == np.dtype(dtype)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("candidate", list(strategies()), ids=lambda one: one.name)
-def test_exact_data_are_proven_exact_and_hide_nothing(candidate) -> None:  # type: ignore[no-untyped-def]
+CANDIDATES = [one for one in strategies() if not one.contract.refuses]
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda one: one.name)
+def test_exact_data_are_proven_exact_and_hide_nothing(candidate: Candidate) -> None:
     contract = candidate.contract
+    # A mean over a batch whose size is no power of two is rounded.
+    exact = not candidate.name.startswith(("data_parallel.", "slice_and_average."))
     for case in fixed_cases(contract, contract.axis_types[0], 12, True):
         drawn = draw(contract, case)
-        assert all(one.exact and not one.kink for one in drawn.expected)
-        assert all(len(np.unique(array.astype(float))) > 2 for array in drawn.arrays)
-        assert all(array.astype(float).min() < 0 for array in drawn.arrays)
-        assert all(len(np.unique(one.value)) > 1 for one in drawn.expected)
+        assert not any(one.kink for one in (*drawn.expected, *drawn.gradients))
+        for one in (*drawn.expected, *drawn.gradients) if exact else ():
+            assert one.exact
+        for one in drawn.expected:
+            assert one.value.size == 1 or len(np.unique(one.value)) > 1
+        arrays = [array.astype(float) for array in drawn.arrays]
+        assert all(
+            len(np.unique(array)) >= min(3 if exact else 2, array.size - 1) for array in arrays
+        )
+        assert min(array.min() for array in arrays) < 0
 
 
 def test_real_data_have_a_bound() -> None:
@@ -76,3 +87,23 @@ def test_arrays_are_placed_as_their_specs_say() -> None:
     for array, spec, one in zip(drawn.arrays, MLP.signature.inputs, placed, strict=True):
         np.testing.assert_array_equal(array, one)
         assert one.addressable_shards[0].data.shape == spec.local_shape(case.sizes)
+
+
+def test_cancelling_data_count_what_a_narrow_sum_loses() -> None:
+    stated = contract(
+        "x[B_X, D_Y], w[D_Y, F] -> out[B_X, F]",
+        reference=lambda x, w: x @ w,
+        accumulates="f32",
+        dtypes="bf16",
+    )(lambda x, w: x)
+    case = parse_case("X=2,Y=2/B=2,D=10,F=3/bf16/data=cancelling")
+    drawn = draw(stated.contract, case)  # type: ignore[attr-defined]
+    x, w = (array.astype(float) for array in drawn.arrays)
+    assert x[0].tolist() == [256, *[1] * 8, -256]
+    assert (w == 1).all()
+    (expected,) = drawn.expected
+    assert (expected.value == 8).all()
+    assert expected.bound is not None
+    # Far nearer than what a sum kept in bfloat16 gives, which is 0.
+    assert (expected.bound < 0.1).all()
+    assert drawn.gradients == ()

@@ -263,6 +263,15 @@ def test_what_is_written_out_in_the_wide_type_is_meant_so(
     assert [one.dtype for one in flows(found)] == [dtype]
 
 
+def test_what_is_written_out_in_the_narrow_type_is_read_so_whatever_is_expected() -> None:
+    written = frozenset({Written("all-reduce", "bf16", 4)})
+    text = edited(WIDE, USED_AS_F32)
+    (found,) = flows(read(parse(text), MESH, [flow("all-reduce", "Y", 16)], "cpu", written))
+    assert found == flow("all-reduce", "Y", 8, "bf16")
+    other = read(parse(text), MESH, [flow("all-reduce", "Y", 8, "bf16")], "cpu", written)
+    assert other.lowerings == ("all-reduce of bf16 over Y, as f32: 2.0x the bytes",)
+
+
 def test_a_group_of_one_moves_nothing() -> None:
     text = WIDE.replace("[2,4]<=[8]", "{{0},{1},{2},{3},{4},{5},{6},{7}}")
     found = reading(text)
