@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from conformance.errors import BackendError, CaseError, ContractError, UsageError
     from conformance.failures import Failure
     from conformance.hlo import HloError
+    from conformance.procedures import procedure
     from conformance.verdict import Verdict
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "known_failure",
     "parse_case",
     "permute",
+    "procedure",
     "reduce_scatter",
     "verify",
 ]
@@ -69,6 +71,7 @@ _HOME = {
     "known_failure": "contracts",
     "parse_case": "case",
     "permute": "collective",
+    "procedure": "procedures",
     "reduce_scatter": "collective",
     "verify": "engine",
 }

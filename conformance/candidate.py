@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.contracts import Contract, axis_keywords
 from conformance.errors import UsageError
+from conformance.procedures import Procedure
 
 STRATEGIES = "strategies"
 """The package whose modules are searched for names that have no colon."""
@@ -95,6 +96,11 @@ def load(name: str, like: str | None = None) -> Candidate:
 
 def strategies() -> Iterator[Candidate]:
     """Every strategy of the package `strategies`, in the order of modules and definitions."""
+    return (entry for entry in entries() if isinstance(entry, Candidate))
+
+
+def entries() -> Iterator[Candidate | Procedure]:
+    """Strategies and procedures of the package `strategies`."""
     package = _import(STRATEGIES, STRATEGIES)
     if not hasattr(package, "__path__"):
         raise UsageError(
@@ -103,8 +109,21 @@ def strategies() -> Iterator[Candidate]:
     for info in pkgutil.iter_modules(package.__path__):
         module = _import(f"{STRATEGIES}.{info.name}", info.name)
         for attribute, value in vars(module).items():
+            name = f"{info.name}.{attribute}"
             if isinstance(getattr(value, "contract", None), Contract):
-                yield Candidate(f"{info.name}.{attribute}", value, value.contract)
+                yield Candidate(name, value, value.contract)
+            elif getattr(value, "procedure", False) is True:
+                yield Procedure(name, value)
+
+
+def find(name: str, like: str | None = None) -> Candidate | Procedure:
+    """What `load` gives, or a procedure of the package `strategies`."""
+    if ":" not in name and like is None:
+        wanted = name.removeprefix(f"{STRATEGIES}.")
+        for entry in entries():
+            if isinstance(entry, Procedure) and entry.name == wanted:
+                return entry
+    return load(name, like)
 
 
 def _load_strategy(name: str) -> Candidate:

@@ -50,10 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(parsed: argparse.Namespace) -> Exit:
-    from conformance.candidate import strategies
+    from conformance.candidate import entries
+    from conformance.procedures import Procedure
 
     console = _console()
-    for candidate in strategies():
+    for candidate in entries():
+        if isinstance(candidate, Procedure):
+            console.print(f"[bold]{candidate.name}[/]  (procedure)")
+            console.print(f"    {candidate.summary}", markup=False)
+            continue
         contract = candidate.contract
         console.print(f"[bold]{candidate.name}[/]  ({', '.join(contract.axis_types)} axes)")
         for line in (contract.signature, *contract.collectives):
@@ -64,7 +69,7 @@ def _list(parsed: argparse.Namespace) -> Exit:
 
 
 def _run(parsed: argparse.Namespace) -> Exit:
-    from conformance.candidate import strategies
+    from conformance.candidate import entries
     from conformance.machine import machine
     from conformance.report.file import SUFFIXES, write_report
     from conformance.report.terminal import print_verdicts
@@ -74,7 +79,7 @@ def _run(parsed: argparse.Namespace) -> Exit:
         raise UsageError("--like: name the function that should behave like it")
     if parsed.report is not None and parsed.report.suffix not in SUFFIXES:
         raise UsageError(f"--report: expected a name ending in .json or .md; given {parsed.report}")
-    names = parsed.names or [candidate.name for candidate in strategies()]
+    names = parsed.names or [entry.name for entry in entries()]
     tasks = [Task(n, parsed.like, parsed.backend, parsed.profile, parsed.seed) for n in names]
     with _Progress() as progress:
         verdicts = verify_apart(

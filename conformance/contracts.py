@@ -32,7 +32,8 @@ class KnownFailure:
     """A failure that is not the strategy's: of which check, where, and whose it is.
 
     Only problems whose text contains `shows`, in cases where the constraint `where` holds, are
-    counted as known; `why` names the culprit and its versions.
+    counted as known; `why` names the culprit and its versions. In `where`, `idle` is the number of
+    devices along axes that the contract does not name.
     """
 
     check: str
@@ -91,7 +92,7 @@ class Contract:
             raise ContractError("memory and sizes: give both, the ceiling and the case it holds on")
         for one in self.known:
             place = f"known {one.where.text!r}"
-            _refuse_unknown(place, one.where.names, known, self.signature)
+            _refuse_unknown(place, one.where.names, {*known, "idle"}, self.signature)
         for name, (low, high) in self.ints.items():
             _refuse_unknown(f"ints[{name!r}]", low.names | high.names, known, self.signature)
         _refuse_unknown("ints", self.ints.keys(), self.input_names, self.signature)

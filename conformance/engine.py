@@ -16,8 +16,9 @@ from conformance.contracts import FLOATS
 from conformance.errors import UsageError
 from conformance.examine import Examination, Examiner
 from conformance.failures import Failure
+from conformance.procedures import Procedure
 from conformance.shrink import shrink
-from conformance.verdict import Verdict, judge
+from conformance.verdict import Count, Verdict, judge
 
 Profile = Literal["smoke", "default", "nightly"]
 
@@ -137,3 +138,21 @@ def profile_cases(
                 yield replace(case, data="real")
                 if contract.accumulates is not None:
                     yield replace(case, data="cancelling")
+
+
+def carry_out(entry: Procedure, backend: str) -> Verdict:
+    """Runs a procedure, and counts the facts that it showed."""
+    started = time.perf_counter()
+    shown = 0
+    failures: tuple[Failure, ...] = ()
+    try:
+        for _ in entry.facts():
+            shown += 1
+    except Exception as error:
+        said = (
+            str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        )
+        failures = (Failure(entry.name, "facts", None, backend, said),)
+    counts = {"facts": Count(shown + len(failures), len(failures))}
+    seconds = time.perf_counter() - started
+    return Verdict(entry.name, backend, 0, counts, {}, {}, failures, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -190,9 +191,12 @@ class _Programs:
 def _without_known(contract: Contract, case: Case, found: Iterable[Found]) -> tuple[Found, ...]:
     """What was found, with the problems that the contract knows set apart."""
 
+    idle = math.prod(axis.size for axis in case.mesh if axis.extra)
+    sizes = {**case.sizes, "idle": idle}
+
     def sifted(check: str, finding: Finding) -> Finding:
         for known in contract.known:
-            if known.check == check and known.where.evaluate(case.sizes):
+            if known.check == check and known.where.evaluate(sizes):
                 mine = tuple(text for text in finding.problems if known.shows not in text)
                 if mine != finding.problems:
                     why = (*finding.known, known.why)

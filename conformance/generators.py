@@ -100,8 +100,8 @@ def drawn_cases(
     count: int,
     seed: int,
 ) -> tuple[Case, ...]:
-    """`count` different cases; the same ones for the same seed and Hypothesis version."""
-    found: dict[Case, None] = {}
+    """`count` cases, no two with one program; the same for one seed and Hypothesis version."""
+    found: dict[Case, Case] = {}
 
     @with_seed(seed)
     @settings(
@@ -114,10 +114,10 @@ def drawn_cases(
     @given(cases(contract, axis_types, devices, renames))
     def collect(case: Case) -> None:
         if _admits(contract, case):
-            found.setdefault(case)
+            found.setdefault(case.program, case)
 
     collect()
-    return tuple(found)[:count]
+    return tuple(found.values())[:count]
 
 
 def _admits(contract: Contract, case: Case) -> bool:

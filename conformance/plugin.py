@@ -95,7 +95,7 @@ def conforms(
         verdict = verify(item.candidate, cases=item.cases, backend=item.backend)
         record_property(_PROPERTY, json.dumps(to_data(verdict)))
         for failure in verdict.failures:
-            record_property("replay", f"conformance replay '{failure.replay_id}'")
+            record_property("replay", failure.replay_command)
         if not verdict.ok:
             pytest.fail(str(verdict), pytrace=False)
 

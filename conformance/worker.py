@@ -193,8 +193,9 @@ def _ending(code: int) -> str:
 def serve(tasks: IO[str], events: IO[str]) -> None:
     """The child's side: a verdict for each task, and each case before it is observed."""
     from conformance.backends import get_backend
-    from conformance.candidate import load
-    from conformance.engine import verify
+    from conformance.candidate import find
+    from conformance.engine import carry_out, verify
+    from conformance.procedures import Procedure
 
     def tell(**event: Any) -> None:
         print(json.dumps(event), file=events, flush=True)
@@ -204,8 +205,12 @@ def serve(tasks: IO[str], events: IO[str]) -> None:
         try:
             # Before any module is imported that may start JAX.
             get_backend(task.backend)
+            found = find(task.name, task.like)
+            if isinstance(found, Procedure):
+                tell(verdict=to_data(carry_out(found, task.backend)))
+                continue
             verdict = verify(
-                load(task.name, task.like),
+                found,
                 cases=None if task.case is None else [parse_case(task.case)],
                 backend=task.backend,
                 profile=task.profile,  # type: ignore[arg-type]

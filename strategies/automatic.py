@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from conformance import all_gather, all_reduce, contract, known_failure, reduce_scatter
+from conformance import all_gather, all_reduce, contract, reduce_scatter
+from strategies.known import GATHERED_TWICE, SCATTERED_OVER_AN_IDLE_AXIS
 
 
 def squared_matmul(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -44,14 +45,7 @@ to_reduce_scatter = partial(
     reference=squared_matmul,
     collectives=[reduce_scatter("Y", "out[B_X, F]")],
     gradient=[all_gather("Y", "out[B_X, F_Y]"), all_reduce("X", "w[D_Y, F]")],
-    known=[
-        known_failure(
-            "collectives",
-            where="D == Y",
-            shows="in the gradient, expected all-gather over Y",
-            why="where D is 1 on each device, XLA gathers out twice (jax 0.8.2 to 0.12.0.1, cpu)",
-        )
-    ],
+    known=[GATHERED_TWICE, SCATTERED_OVER_AN_IDLE_AXIS],
     axis_types="auto",
     dtypes=("f32", "bf16", "i32"),
 )

@@ -76,7 +76,7 @@ def test_a_verdict_survives_its_form_as_data() -> None:
             "check": "values",
             "case": "X=2/B=2/f32/auto",
             "message": "off",
-            "replay": "bad[1]@X=2/B=2/f32/auto",
+            "replay": "conformance replay 'bad[1]@X=2/B=2/f32/auto'",
         }
     ]
 

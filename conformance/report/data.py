@@ -33,9 +33,9 @@ def to_data(verdict: Verdict) -> dict[str, Any]:
         "failures": [
             {
                 "check": failure.check,
-                "case": str(failure.case),
+                "case": None if failure.case is None else str(failure.case),
                 "message": failure.message,
-                "replay": failure.replay_id,
+                "replay": failure.replay_command,
             }
             for failure in verdict.failures
         ],
@@ -53,7 +53,13 @@ def from_data(data: Mapping[str, Any]) -> Verdict:
         data["numbers"],
         data["lowerings"],
         tuple(
-            Failure(candidate, one["check"], parse_case(one["case"]), backend, one["message"])
+            Failure(
+                candidate,
+                one["check"],
+                None if one["case"] is None else parse_case(one["case"]),
+                backend,
+                one["message"],
+            )
             for one in data["failures"]
         ),
         data["seconds"],

@@ -1,0 +1,23 @@
+"""What XLA does against a contract, by itself: each entry is held by a test to still be so.
+
+Both concern a matmul whose result is scattered, `x[B_X, D_Y], w[D_Y, F] -> out[B_X, F_Y]`, when XLA
+partitions it. Numbers and placement are right; more bytes are sent than need be.
+"""
+
+from conformance import known_failure
+
+GATHERED_TWICE = known_failure(
+    "collectives",
+    where="D <= 2*Y",
+    shows="in the gradient, expected all-gather over Y",
+    why="where D is 1 or 2 on a device, XLA may gather the cotangent twice, once for each "
+    "operand's gradient (jax 0.8.2 to 0.12.0.1, cpu)",
+)
+
+SCATTERED_OVER_AN_IDLE_AXIS = known_failure(
+    "collectives",
+    where="idle == Y",
+    shows="collective-permute over positions",
+    why="where an axis that nothing uses is as long as Y, XLA splits F over it, all-reduces over "
+    "Y, and permutes between the two: 2.0x the bytes (jax 0.8.2 to 0.12.0.1, cpu)",
+)
