@@ -31,9 +31,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class KnownFailure:
     """A failure that is not the strategy's: of which check, where, and whose it is.
 
-    Only problems whose text contains `shows`, in cases where the constraint `where` holds, are
-    counted as known; `why` names the culprit and its versions. In `where`, `idle` is the number of
-    devices along axes that the contract does not name.
+    Only problems in which the regular expression `shows` is found, in cases where the constraint
+    `where` holds, are counted as known; `why` names the culprit and its versions. In `where`,
+    `idle` is the number of devices along axes that the contract does not name.
     """
 
     check: str
