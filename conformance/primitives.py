@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.tracked import PRECISION, Array, Tracked, exactly, rounded_to, settled
+from conformance.tracked import Array, Tracked, exactly, settled
 
 Rule = Callable[..., Tracked | list[Tracked]]
 """Takes (bits, *operands, **params of the primitive)."""
@@ -52,7 +52,7 @@ def _decided(value: Array, quantum: int | None, *operands: Tracked) -> Tracked:
     return Tracked(value, np.abs(1.0 * value), quantum if exact else None, bound, proven(*operands))
 
 
-def _jumped(value: Array, doubt: Array, known: bool) -> Tracked:
+def jumped(value: Array, doubt: Array, known: bool) -> Tracked:
     """Whole numbers that are as they are, except where there is doubt."""
     return Tracked(value, np.abs(1.0 * value), None if doubt.any() else 0, doubt, known)
 
@@ -135,7 +135,7 @@ def _abs(bits: int, a: Tracked, **_: Any) -> Tracked:
 def _sign(bits: int, a: Tracked, **_: Any) -> Tracked:
     unsure = (np.abs(a.value) <= a.doubt) & (a.doubt > 0)
     value = np.sign(a.value)
-    return _jumped(value, np.where(unsure, 2.0, 0.0), a.proven)
+    return jumped(value, np.where(unsure, 2.0, 0.0), a.proven)
 
 
 @rule("max", "min")
@@ -223,7 +223,7 @@ def _compare(function: Callable[[Array, Array], Array]) -> Rule:
         margin = a.doubt + b.doubt
         with np.errstate(invalid="ignore"):
             unsure = (margin > 0) & (np.abs(1.0 * a.value - b.value) <= margin)
-        return _jumped(value, np.where(unsure, 1.0, 0.0), proven(a, b))
+        return jumped(value, np.where(unsure, 1.0, 0.0), proven(a, b))
 
     return apply
 
@@ -242,7 +242,7 @@ RULES |= {
 def _bits(bits: int, *operands: Tracked, function: Callable[..., Array], **_: Any) -> Tracked:
     value = function(*(operand.value for operand in operands))
     bound = functools.reduce(np.maximum, (operand.doubt for operand in operands))
-    return _jumped(value, np.broadcast_to(bound, value.shape), proven(*operands))
+    return jumped(value, np.broadcast_to(bound, value.shape), proven(*operands))
 
 
 @rule("is_finite")
@@ -347,7 +347,7 @@ def _reduce_extreme(
 def _reduce_bits(bits: int, a: Tracked, *, axes: Sequence[int], function: Any, **_: Any) -> Tracked:
     axis = tuple(int(one) for one in axes)
     value = function.reduce(a.value, axis=axis)
-    return _jumped(value, a.doubt.max(axis, initial=0.0), a.proven)
+    return jumped(value, a.doubt.max(axis, initial=0.0), a.proven)
 
 
 @rule("argmax", "argmin")
@@ -362,7 +362,7 @@ def _sort(bits: int, *operands: Tracked, dimension: int, num_keys: int, **_: Any
     order = np.lexsort(keys[::-1], axis=dimension)
     decided = all(operand.exact for operand in operands[:num_keys])
     return [
-        _with_proof(_moved(one, lambda x: np.take_along_axis(x, order, dimension)), decided)
+        _with_proof(moved(one, lambda x: np.take_along_axis(x, order, dimension)), decided)
         for one in operands
     ]
 
@@ -370,130 +370,17 @@ def _sort(bits: int, *operands: Tracked, dimension: int, num_keys: int, **_: Any
 @rule("top_k")
 def _top_k(bits: int, a: Tracked, *, k: int, **_: Any) -> list[Tracked]:
     order = np.argsort(-a.value, axis=-1, kind="stable")[..., :k]
-    values = _moved(a, lambda x: np.take_along_axis(x, order, -1))
+    values = moved(a, lambda x: np.take_along_axis(x, order, -1))
     return [_with_proof(values, a.exact), _with_proof(exactly(order), a.exact)]
+
+
+def moved(one: Tracked, move: Callable[[Array], Array]) -> Tracked:
+    """The same data in other places, with the same proof."""
+    return Tracked(move(one.value), move(one.magnitude), one.quantum, move(one.bound), one.proven)
 
 
 def _with_proof(one: Tracked, decided: bool) -> Tracked:
     return Tracked(one.value, one.magnitude, one.quantum, one.bound, one.proven and decided)
-
-
-# Data movement keeps the proof.
-
-
-def _moved(one: Tracked, move: Callable[[Array], Array]) -> Tracked:
-    return Tracked(move(one.value), move(one.magnitude), one.quantum, move(one.bound), one.proven)
-
-
-@rule(
-    "stop_gradient",
-    "copy",
-    "copy_p",
-    "optimization_barrier",
-    "sharding_constraint",
-    "reshard",
-    "device_put",
-)
-def _same(bits: int, *operands: Tracked, **_: Any) -> list[Tracked]:
-    return list(operands)
-
-
-@rule("reshape")
-def _reshape(bits: int, a: Tracked, *, new_sizes: Sequence[int], **_: Any) -> Tracked:
-    return _moved(a, lambda x: x.reshape(new_sizes))
-
-
-@rule("squeeze")
-def _squeeze(bits: int, a: Tracked, *, dimensions: Sequence[int], **_: Any) -> Tracked:
-    return _moved(a, lambda x: np.squeeze(x, tuple(int(one) for one in dimensions)))
-
-
-@rule("expand_dims")
-def _expand_dims(bits: int, a: Tracked, *, dimensions: Sequence[int], **_: Any) -> Tracked:
-    return _moved(a, lambda x: np.expand_dims(x, tuple(int(one) for one in dimensions)))
-
-
-@rule("transpose")
-def _transpose(bits: int, a: Tracked, *, permutation: Sequence[int], **_: Any) -> Tracked:
-    return _moved(a, lambda x: np.transpose(x, [int(one) for one in permutation]))
-
-
-@rule("rev")
-def _rev(bits: int, a: Tracked, *, dimensions: Sequence[int], **_: Any) -> Tracked:
-    return _moved(a, lambda x: np.flip(x, tuple(int(one) for one in dimensions)))
-
-
-@rule("broadcast_in_dim")
-def _broadcast(
-    bits: int,
-    a: Tracked,
-    *,
-    shape: Sequence[int],
-    broadcast_dimensions: Sequence[int],
-    **_: Any,
-) -> Tracked:
-    lined_up = [1] * len(shape)
-    for dim, size in zip(broadcast_dimensions, a.value.shape, strict=True):
-        lined_up[int(dim)] = size
-    return _moved(a, lambda x: np.broadcast_to(x.reshape(lined_up), shape))
-
-
-@rule("slice")
-def _slice(
-    bits: int, a: Tracked, *, start_indices: Any, limit_indices: Any, strides: Any, **_: Any
-) -> Tracked:
-    steps = strides or (1,) * len(start_indices)
-    parts = tuple(map(slice, start_indices, limit_indices, steps))
-    return _moved(a, lambda x: x[parts])
-
-
-@rule("concatenate")
-def _concatenate(bits: int, *operands: Tracked, dimension: int, **_: Any) -> Tracked:
-    return Tracked(
-        np.concatenate([one.value for one in operands], dimension),
-        np.concatenate([one.magnitude for one in operands], dimension),
-        lowest(*(one.quantum for one in operands)),
-        np.concatenate([one.bound for one in operands], dimension),
-        proven(*operands),
-    )
-
-
-@rule("split")
-def _split(bits: int, a: Tracked, *, sizes: Sequence[int], axis: int, **_: Any) -> list[Tracked]:
-    ends = np.cumsum(sizes)
-    return [
-        _moved(a, lambda x, lo=end - size, hi=end: np.take(x, np.arange(lo, hi), axis))  # type: ignore[misc]
-        for size, end in zip(sizes, ends, strict=True)
-    ]
-
-
-@rule("iota")
-def _iota(bits: int, *, dtype: Any, shape: Sequence[int], dimension: int, **_: Any) -> Tracked:
-    lined_up = [1] * len(shape)
-    lined_up[dimension] = shape[dimension]
-    count = np.arange(shape[dimension]).reshape(lined_up)
-    return exactly(np.broadcast_to(count, shape).astype(np.dtype(dtype)))
-
-
-@rule("convert_element_type")
-def _convert(bits: int, a: Tracked, *, new_dtype: Any, **_: Any) -> Tracked:
-    new = np.dtype(new_dtype)
-    if new.kind == "b":
-        return _jumped(a.value != 0, 1.0 * (a.doubt > 0), a.proven)
-    if new.kind in "iu":
-        value = (
-            np.trunc(a.value).astype(np.int64)
-            if a.value.dtype != bool
-            else a.value.astype(np.int64)
-        )
-        jump = 0.0 if a.value.dtype.kind in "biu" else np.where(a.doubt > 0, 1.0, 0.0)
-        return _jumped(value, a.doubt + jump, a.proven)
-    wide = Tracked(a.value.astype(np.float64), a.magnitude, a.quantum, a.bound, a.proven)
-    if PRECISION.get(new.name, 0) >= bits and a.value.dtype.kind == "f":
-        return wide
-    if a.value.dtype.kind == "f":
-        return rounded_to(wide, new, PRECISION.get(new.name, 1))
-    return settled(wide.value, wide.magnitude, wide.quantum, wide.bound, 1, bits, wide.proven)
 
 
 # Rules that serve several primitives learn which one from its name.

@@ -17,6 +17,7 @@ import numpy as np
 from conformance import primitives
 from conformance.case import Case
 from conformance.contracts import Contract
+from conformance.movement import RULES
 from conformance.tracked import PRECISION, Array, Tracked, exactly, rounded_to, settled
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class _Evaluator:
 
     def apply(self, equation: Any, operands: list[Tracked]) -> list[Tracked]:
         name, params = equation.primitive.name, equation.params
-        if name in primitives.RULES:
+        if name in RULES:
             precision = self.precision_of(equation)
             results = primitives.apply(name, precision, operands, params)
             self.look_for_kinks(name, operands, results)
