@@ -59,17 +59,18 @@ def verify(
     chosen = [parse_case(one) if isinstance(one, str) else one for one in cases or ()]
     if cases is None:
         chosen = list(profile_cases(candidate, len(source.devices), profile, seed))
+    examiner = Examiner(candidate, source)
+    large = examiner.large_case
+    if cases is None and large is not None and large.devices <= len(source.devices):
+        chosen.append(large)
     for case in chosen:
         case.check(candidate.contract)
         source.require(case.devices)
     started = time.perf_counter()
-    examiner = Examiner(candidate, source)
     examined = []
     for case in chosen:
         progress(case)
         examined.append(examiner.examine(case))
-    if cases is None:
-        examined += examiner.large()
     failures = tuple(
         _failure(examiner, examined, check, progress if cases is None else None)
         for check in _failed(examined)
@@ -90,7 +91,7 @@ def _failure(
 ) -> Failure:
     """The smallest failure of one check: of the cases seen, and then shrunk if `progress`."""
     case = min((one.case for one in examined if one.problems(check)), key=_weight)
-    if progress is not None:
+    if progress is not None and check not in ("retraces", "memory"):  # each has its own case
         allowed = examiner.compiled + SHRINKING_COMPILES
 
         def fails(simpler: Case) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -62,6 +63,8 @@ class Examiner:
 
     def examine(self, case: Case) -> Examination:
         """Compiles the programs of a case, unless they are there, and runs them on its data."""
+        if case not in self._examined and case == self.large_case:
+            self._examined[case] = Examination(case, tuple(self._memory(case)), ())
         if case not in self._examined and self.candidate.contract.refused(case.sizes):
             self._examined[case] = Examination(case, tuple(self._refusal(case)), ())
         if case not in self._examined:
@@ -80,28 +83,28 @@ class Examiner:
             self._examined[case] = Examination(case, programs.found[read], of_data)
         return self._examined[case]
 
-    def large(self) -> list[Examination]:
-        """The forward program at the contract's large sizes, compiled and not run."""
+    @functools.cached_property
+    def large_case(self) -> Case | None:
+        """The case of the contract's large sizes, on which memory is judged; None without one."""
         contract = self.candidate.contract
         if contract.sizes is None:
-            return []
-        case = replace(parse_case(contract.sizes), axis_types=contract.axis_types[0])
-        case.check(contract)
-        if case.devices > len(self.backend.devices):
-            finding = Finding(0, reason=f"its sizes need {case.devices} devices")
-            return [Examination(case, (("memory", finding),), ())]
+            return None
+        return replace(parse_case(contract.sizes), axis_types=contract.axis_types[0])
+
+    def _memory(self, case: Case) -> Iterator[Found]:
+        """The forward program at large sizes, compiled and not run; nothing else is asked of it."""
+        contract = self.candidate.contract
+        self.compiled += 1
         program = compile_forward(self.candidate, case, self.backend)
         if isinstance(program, Raised):
-            return [Examination(case, (("runs", Finding(1, (str(program),))),), ())]
+            yield "runs", Finding(1, (str(program),))
+            return
+        dtypes = [contract.travels_as(one.spec, case.dtype) for one in contract.memory]
         ceiling = [
-            (
-                operand,
-                operand.local_bytes(case.sizes, contract.travels_as(operand.spec, case.dtype)),
-            )
-            for operand in contract.memory
+            (one, one.local_bytes(case.sizes, dtype))
+            for one, dtype in zip(contract.memory, dtypes, strict=True)
         ]
-        finding = checks.check_memory(ceiling, program.temporary_bytes)
-        return [Examination(case, (("memory", finding),), ())]
+        yield "memory", checks.check_memory(ceiling, program.temporary_bytes)
 
     def _refusal(self, case: Case) -> Iterator[Found]:
         """Whether a case that the contract refuses is refused; nothing else is asked of it."""

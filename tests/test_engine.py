@@ -21,6 +21,8 @@ from conformance import (
 )
 from conformance.candidate import as_candidate
 from conformance.engine import profile_cases
+from conformance.expressions import Expression
+from conformance.notation import parse_operand
 from strategies.tensor_parallel import mlp, mlp_reference, mlp_shard_map
 
 Local = Callable[..., Any]
@@ -350,4 +352,51 @@ def test_an_output_of_another_form_leaves_no_gradient_to_compare() -> None:
     assert [failure.check for failure in verdict.failures] == ["values", "collectives"]
     assert (
         verdict.counts["gradients"].reason == "the outputs have another structure, shape or dtype"
+    )
+
+
+def test_memory_is_judged_at_the_large_sizes() -> None:
+    tight = replace(
+        FORWARD, memory=(parse_operand("out[B_dp, D]"),), sizes="dp=2,tp=4/B=64,D=128,F=256"
+    )
+    everything = mlp_of(gathered_everything)
+    verdict = verify(everything, tight, profile="smoke")
+    said = {failure.check: failure for failure in verdict.failures}
+    assert set(said) == {"collectives", "memory"}
+    assert str(said["memory"].case) == "dp=2,tp=4/B=64,D=128,F=256/f32/auto"
+    assert said["memory"].message.startswith(
+        "expected at most 16384 B of temporary memory, out[B_dp, D]; observed "
+    )
+    # Its line to replay shows it again, and a sound program is under the ceiling.
+    again = verify(everything, tight, cases=[said["memory"].case])
+    assert [failure.message for failure in again.failures] == [said["memory"].message]
+    assert verify(mlp_of(sound), tight, cases=[said["memory"].case]).ok
+
+
+def gathered_everything(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+    w_up = jax.lax.all_gather(w_up, tp, axis=1, tiled=True)
+    return partial_sum(x, w_up, jax.lax.all_gather(w_down, tp, axis=0, tiled=True))
+
+
+def test_what_a_contract_refuses_must_be_refused() -> None:
+    refusing = replace(FORWARD, refuses=((Expression("tp >= 3"), "ValueError"),))
+
+    def refuses(error: type[Exception]) -> Any:
+        def local(x: Any, w_up: Any, w_down: Any, *, dp: str, tp: str) -> Any:
+            if jax.lax.axis_size(tp) >= 3:
+                raise error("tp is too long")
+            return sound(x, w_up, w_down, dp=dp, tp=tp)
+
+        return mlp_of(local)
+
+    cases = ["dp=2,tp=3/B=2,D=3,F=3", "dp=2,tp=2/B=2,D=3,F=4"]
+    verdict = verify(refuses(ValueError), refusing, cases=cases)
+    assert verdict.ok, str(verdict)
+    assert verdict.counts["refusal"].compared == verdict.counts["values"].compared == 1
+    (failure,) = verify(refuses(KeyError), refusing, cases=cases).failures
+    assert failure.message == "expected ValueError; observed KeyError: 'tp is too long'"
+    (failure,) = verify(mlp_of(sound), refusing, cases=cases).failures
+    assert (failure.check, failure.message) == (
+        "refusal",
+        "expected ValueError; nothing was raised",
     )
