@@ -106,6 +106,7 @@ def drawn_cases(
     @with_seed(seed)
     @settings(
         max_examples=8 * count,
+        derandomize=False,
         database=None,
         deadline=None,
         phases=(Phase.generate,),
