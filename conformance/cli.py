@@ -183,7 +183,7 @@ def _console() -> Console:
     from rich.console import Console
 
     # A pipe has no width of its own; a table that is folded there is of no use.
-    width = None if sys.stdout.isatty() else 180
+    width = None if sys.stdout.isatty() else 220
     return Console(width=width, highlight=False)
 
 

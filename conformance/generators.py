@@ -64,14 +64,15 @@ def cases(
 
     Each axis is an integer of its own, with 2 simpler than 1, and every case is made of equally
     many choices: so a failing case shrinks to the smallest mesh and sizes. A third of the meshes
-    have one axis of size 1.
+    have one axis of size 1, or nothing but such axes.
     """
     unit = draw(_CHOICE)
     of_one = unit - 8 if unit >= 8 else None
+    every = len(contract.axes)
     mesh, free = [], devices
     for left, name in reversed(list(enumerate(contract.axes))):
         choice = draw(_CHOICE)
-        is_unit = of_one is not None and left == of_one % len(contract.axes)
+        is_unit = of_one is not None and of_one % (every + 1) in (left, every)
         size = 1 if is_unit else _pick(choice, _sizes(free // 2**left))
         free //= size
         split = _pick(draw(_CHOICE), _splits(size))

@@ -56,6 +56,8 @@ def test_what_hides_faults_is_varied() -> None:
     assert any(1 in mesh for mesh in meshes)
     sizes = {size for mesh in meshes for size in mesh}
     assert {1, 2, 3, 4, 5, 6} <= sizes
+    assert {1, 2, 12} <= {case.devices for case in drawn}
+    assert (1, 1) in meshes
     assert {(2, 2), (2, 3), (3, 2), (2, 5), (5, 2), (3, 3), (4, 3)} <= set(meshes)
     assert any(axis.extra for case in drawn for axis in case.mesh)
     assert any(len(axis.parts) > 1 for case in drawn for axis in case.mesh)

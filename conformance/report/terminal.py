@@ -20,7 +20,7 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
     """Prints in how many cases each check compared something, and in how many it failed."""
     checks = shown_checks(verdicts)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=LEGEND, caption_justify="left")
-    table.add_column("strategy", overflow="fold")
+    table.add_column("strategy", no_wrap=True)
     table.add_column("backend")
     table.add_column("cases", justify="right")
     for check in checks:
