@@ -13,7 +13,7 @@ from conformance.hlo import collectives, parse
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "hlo"
 LIMIT = 30.0
-ROUNDS = 7
+ROUNDS = 60
 
 
 def rate(texts: list[str]) -> float:
